@@ -9,9 +9,30 @@ use super::history::{History, PERCENTILES, Rates};
 
 /// Points that a chart averages into one pixel or so.
 const POINTS_MAX: usize = 300;
+/// The height of the charts of all requests, in pixels.
+const HEIGHT: u32 = 220;
+
+/// The time zone of the reader.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Zone {
+    east_minutes: i32,
+}
+
+impl Zone {
+    /// A zone that is ahead of UTC by some minutes. Zones that do not exist become UTC.
+    pub(super) fn new(east_minutes: i32) -> Self {
+        let is_possible = (-16 * 60..=16 * 60).contains(&east_minutes);
+        Self { east_minutes: if is_possible { east_minutes } else { 0 } }
+    }
+
+    /// Returns a time of the axis, which shows UTC, for milliseconds since the Unix epoch.
+    fn time(self, millis: f64) -> f64 {
+        millis + f64::from(self.east_minutes) * 60_000.0
+    }
+}
 
 /// Draws the requests per second of all policies, or of one.
-pub(super) fn requests(history: &History, rates: &Rates, width: u32) -> String {
+pub(super) fn requests(history: &History, rates: &Rates, width: u32, zone: Zone) -> String {
     let width_of_point = history.times().len().div_ceil(POINTS_MAX).max(1);
     let skip = history.times().len().saturating_sub(rates.seconds().len());
     let seconds: Vec<(u64, [u32; 3])> =
@@ -25,7 +46,7 @@ pub(super) fn requests(history: &History, rates: &Rates, width: u32) -> String {
             let sum: f64 = part.iter().map(|(_, second)| f64::from(second[index])).sum();
             #[expect(clippy::cast_precision_loss, reason = "it is at most 900")]
             let mean = sum / part.len() as f64;
-            (time(part[0].0), mean)
+            (zone.time(millis(part[0].0)), mean)
         });
         Series::area(name, color, points)
     };
@@ -34,10 +55,9 @@ pub(super) fn requests(history: &History, rates: &Rates, width: u32) -> String {
         series("would be denied", Color::Shadow, 2),
         series("denied", Color::Denied, 1),
     ]);
-    let mut chart =
-        Chart::new("Requests per second")
-            .x(time_axis(history))
-            .y(Axis::new(Unit::Count).from(0.0).label("requests per second"));
+    let mut chart = Chart::new("Requests per second")
+        .x(time_axis(history, zone))
+        .y(Axis::new(Unit::Count).from(0.0));
     for series in stacked {
         chart = chart.series(series);
     }
@@ -45,16 +65,15 @@ pub(super) fn requests(history: &History, rates: &Rates, width: u32) -> String {
 }
 
 /// Draws the percentiles of the time to decide.
-pub(super) fn latency(history: &History, width: u32) -> String {
-    let mut chart = Chart::new("Time to decide")
-        .x(time_axis(history))
-        .y(Axis::new(Unit::Seconds).log().label("time to decide"));
+pub(super) fn latency(history: &History, width: u32, zone: Zone) -> String {
+    let mut chart =
+        Chart::new("Time to decide").x(time_axis(history, zone)).y(Axis::new(Unit::Seconds).log());
     let step = history.times().len().div_ceil(POINTS_MAX).max(1);
     for (index, (name, _)) in PERCENTILES.into_iter().enumerate() {
         let points = history.times().zip(history.latencies()).step_by(step).map(|(at, latency)| {
             let seconds =
                 latency[index].map_or(f64::NAN, |nanos| Duration::from_nanos(nanos).as_secs_f64());
-            (time(at), seconds)
+            (zone.time(millis(at)), seconds)
         });
         let color = Color::Series(u8::try_from(index).unwrap_or(0));
         chart = chart.series(Series::line(name, color, points));
@@ -65,14 +84,22 @@ pub(super) fn latency(history: &History, width: u32) -> String {
 /// Draws the units of a key that count at each time of its window, and the limit.
 ///
 /// `events` are times in milliseconds since the Unix epoch with units, oldest first.
-pub(super) fn window(quota: &Quota, events: &[(f64, u64)], now: f64, width: u32) -> String {
+pub(super) fn window(
+    quota: &Quota,
+    events: &[(f64, u64)],
+    now: f64,
+    width: u32,
+    zone: Zone,
+) -> String {
+    let now = zone.time(now);
     #[expect(clippy::cast_precision_loss, reason = "a chart needs few digits")]
     let as_float = |value: u64| value as f64;
     let window = quota.window().as_secs_f64() * 1000.0;
     let mut changes: Vec<(f64, f64)> = Vec::new();
-    for (at, units) in events.iter().filter(|(at, _)| at + window >= now - window) {
-        changes.push((*at, as_float(*units)));
-        changes.push((at + window, -as_float(*units)));
+    let events = events.iter().map(|(at, units)| (zone.time(*at), *units));
+    for (at, units) in events.filter(|(at, _)| at + window >= now - window) {
+        changes.push((at, as_float(units)));
+        changes.push((at + window, -as_float(units)));
     }
     changes.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut used = 0.0;
@@ -88,26 +115,32 @@ pub(super) fn window(quota: &Quota, events: &[(f64, u64)], now: f64, width: u32)
     future.push((now + window, last));
     let future =
         Series::new("released later", Color::Series(7), slidegate_plot::Shape::StepArea, future);
-    Chart::new("Units that count, and when they are released")
+    let (limit, peak) =
+        (as_float(quota.limit()), past.iter().map(|(_, used)| *used).fold(0.0, f64::max));
+    // Far below the limit, the limit would make the units invisible.
+    let is_far = peak * 5.0 < limit;
+    let top = if is_far { peak.max(2.0) * 1.5 } else { limit.max(peak) * 1.15 };
+    let unit = if is_far {
+        format!("units in the window, limit {}", quota.limit())
+    } else {
+        "units in the window".to_owned()
+    };
+    let mut chart = Chart::new("Units that count, and when they are released")
         .x(Axis::time().from(now - window).until(now + window))
-        .y(Axis::new(Unit::Count)
-            .from(0.0)
-            .until(as_float(quota.limit()) * 1.15)
-            .label("units in the window"))
+        .y(Axis::new(Unit::Count).from(0.0).until(top).label(unit))
         .series(Series::new("counted", Color::Allowed, slidegate_plot::Shape::StepArea, past))
-        .series(future)
-        .mark(Mark::horizontal(
-            as_float(quota.limit()),
-            format!("limit {}", quota.limit()),
-            Color::Denied,
-        ))
+        .series(future);
+    if !is_far {
+        chart =
+            chart.mark(Mark::horizontal(limit, format!("limit {}", quota.limit()), Color::Denied));
+    }
+    chart
         .mark(Mark::vertical(now, "now", Color::Muted))
         .to_svg(&Layout::WIDE.size(width.clamp(280, 1200), 220))
 }
 
 fn layout(width: u32) -> Layout {
-    let width = width.clamp(280, 1600);
-    Layout::WIDE.size(width, if width < 480 { 200 } else { 240 })
+    Layout::WIDE.size(width.clamp(280, 1600), HEIGHT)
 }
 
 fn part_of(at: u64, seconds: usize) -> u64 {
@@ -115,13 +148,14 @@ fn part_of(at: u64, seconds: usize) -> u64 {
 }
 
 /// The last 15 minutes, also while there are fewer seconds.
-fn time_axis(history: &History) -> Axis {
+fn time_axis(history: &History, zone: Zone) -> Axis {
     let Some(last) = history.times().last() else { return Axis::time() };
-    Axis::time().from(time(last) - 900_000.0).until(time(last))
+    let last = zone.time(millis(last));
+    Axis::time().from(last - 900_000.0).until(last)
 }
 
-/// Milliseconds since the Unix epoch, for the time axis.
-pub(super) fn time(millis: u64) -> f64 {
+/// Milliseconds since the Unix epoch as a number of an axis.
+pub(super) fn millis(millis: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "exact until the year 287396")]
     let millis = millis as f64;
     millis

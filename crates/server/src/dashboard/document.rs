@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use slidegate::{Quota, Stat, StatValue};
 use slidegate_gate::{Counters, Gate, GateOutcome, StoreLabels};
 
+use super::charts::Zone;
 use super::config_view::ConfigState;
 use super::history::{History, PERCENTILES, Percentiles, Rates, Requests};
 use super::hot_keys::HotKey;
@@ -32,10 +33,12 @@ pub(super) struct View {
     pub(super) policy: Option<String>,
     /// The version of the configuration that the client has.
     pub(super) config: Option<u64>,
+    /// The time zone of the charts.
+    pub(super) zone: Zone,
 }
 
 impl View {
-    /// Reads `charts=760,420&policy=api&config=1700000000000`. Unknown names are ignored.
+    /// Reads `charts=760,420&policy=api&config=1700000000000&zone=120`. Unknown names are ignored.
     pub(super) fn parse(query: Option<&str>) -> Self {
         let mut view = Self::default();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -47,6 +50,7 @@ impl View {
                 }
                 "policy" if !value.is_empty() => view.policy = Some(value.into_owned()),
                 "config" => view.config = value.parse().ok(),
+                "zone" => view.zone = value.parse().map(Zone::new).unwrap_or_default(),
                 _ => {}
             }
         }
@@ -69,8 +73,8 @@ pub(super) fn write(dashboard: &Dashboard, listeners: &[Arc<Connections>], view:
             Some(id) => id.as_ref().and_then(|(policy, mode)| history.policy(policy, mode)),
         };
         json!({
-            "requests": rates.map(|rates| charts::requests(&history, rates, requests)),
-            "latency": charts::latency(&history, latency),
+            "requests": rates.map(|rates| charts::requests(&history, rates, requests, view.zone)),
+            "latency": charts::latency(&history, latency, view.zone),
         })
     });
     policies.truncate(POLICIES_MAX);

@@ -14,13 +14,13 @@ use slidegate_gate::{GateOutcome, Observation, Observer};
 use super::sketch::{Counter, Sketch};
 
 /// The maximum number of keys that are counted.
-const KEYS_MAX: usize = 512;
+const KEYS_MAX: usize = 1024;
 /// Longer keys are counted, but shown and looked up by their digest only.
 const KEY_BYTES_MAX: usize = 1024;
 /// Requests per second up to which every request is recorded.
-const EVERY_REQUEST_MAX: f64 = 1000.0;
+const EVERY_REQUEST_MAX: f64 = 250.0;
 /// The least share of requests that is recorded: one of this number.
-const STRIDE_MAX: u32 = 1024;
+const STRIDE_MAX: u32 = 4096;
 /// Seconds after which a request counts half.
 const HALF_LIFE: u64 = 60;
 /// The weight of the last second in the rate of a key.
@@ -96,7 +96,11 @@ impl HotKeys {
 
     /// Returns the id of a key, which is a keyed hash: it says nothing about the key.
     pub(super) fn id(&self, policy: &str, key: &[u8]) -> u64 {
-        key.fingerprint(&self.secret) ^ policy.as_bytes().fingerprint(&self.secret).rotate_left(32)
+        // FNV-1a is enough for names of the configuration.
+        let of_policy = policy.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        key.fingerprint(&self.secret) ^ of_policy
     }
 
     /// Ends a second in which there were `requests`.
@@ -137,35 +141,33 @@ impl HotKeys {
 
     /// Returns the keys with the most requests, the highest rate first.
     pub(super) fn hottest(&self, most: usize) -> Vec<HotKey> {
-        let mut keys = self.all();
-        keys.sort_by(|one, other| {
-            other.state.rate.total_cmp(&one.state.rate).then(one.id.cmp(&other.id))
+        let sketch = self.sketch.lock();
+        let mut keys: Vec<_> = sketch.counters().iter().collect();
+        keys.sort_unstable_by(|one, other| {
+            other.value.rate.total_cmp(&one.value.rate).then(one.id.cmp(&other.id))
         });
-        keys.truncate(most);
-        keys
+        keys.into_iter().take(most).map(hot_key).collect()
     }
 
     /// Returns the keys with the smallest share of a limit left, those over it first.
     pub(super) fn closest(&self, most: usize) -> Vec<HotKey> {
-        let mut keys = self.all();
-        keys.retain(|key| key.state.limit > 0 && key.state.rate + key.state.denied_rate > 0.005);
+        let sketch = self.sketch.lock();
+        let is_current =
+            |state: &KeyState| state.limit > 0 && state.rate + state.denied_rate > 0.005;
+        let counters = sketch.counters().iter();
+        let mut keys: Vec<_> = counters.filter(|counter| is_current(&counter.value)).collect();
         keys.sort_by(|one, other| {
-            let (one, other) = (&one.state, &other.state);
+            let (one, other) = (&one.value, &other.value);
             let by_denials = other.denied_rate.total_cmp(&one.denied_rate);
             let by_share = other.used_share().total_cmp(&one.used_share());
             other.is_over.cmp(&one.is_over).then(by_denials).then(by_share)
         });
-        keys.truncate(most);
-        keys
+        keys.into_iter().take(most).map(hot_key).collect()
     }
 
     /// Returns the key with this id.
     pub(super) fn find(&self, id: u64) -> Option<HotKey> {
         self.sketch.lock().get(id).map(hot_key)
-    }
-
-    fn all(&self) -> Vec<HotKey> {
-        self.sketch.lock().counters().iter().map(hot_key).collect()
     }
 
     #[cold]
@@ -220,7 +222,7 @@ impl KeyState {
 }
 
 fn hot_key(counter: &Counter<KeyState>) -> HotKey {
-    let Counter { id, count, error, value } = counter;
+    let Counter { id, count, error, value, .. } = counter;
     HotKey { id: *id, count: *count, error: *error, state: value.clone() }
 }
 

@@ -31,6 +31,9 @@ pub(super) struct KeyName<'a> {
     /// The width of the chart in pixels.
     #[serde(default)]
     width: Option<u32>,
+    /// The time zone of the chart, in minutes east of UTC.
+    #[serde(default)]
+    zone: i32,
 }
 
 /// A key that was found.
@@ -94,7 +97,7 @@ pub(super) async fn show(dashboard: &Dashboard, name: &KeyName<'_>) -> Result<Va
     let now = millis(wall_clock());
     let at = |event: &slidegate::Event| event.at.as_secs_f64() * 1000.0;
     let rows = gate.quotas(tier).iter().zip(decision.quotas()).enumerate();
-    let width = name.width.unwrap_or(640);
+    let (width, zone) = (name.width.unwrap_or(640), charts::Zone::new(name.zone));
     let rows: Vec<Value> = rows
         .map(|(index, (quota, state))| {
             let events = events.as_ref().map(|events| {
@@ -108,7 +111,9 @@ pub(super) async fn show(dashboard: &Dashboard, name: &KeyName<'_>) -> Result<Va
                 "remaining": state.remaining(),
                 "retry_after": state.retry_after().duration().map(|time| time.as_secs_f64()),
                 "reset_after": state.reset_after().as_secs_f64(),
-                "chart": events.map(|events| charts::window(quota, &events, charts::time(now), width)),
+                "chart": events.map(|events| {
+                    charts::window(quota, &events, charts::millis(now), width, zone)
+                }),
             })
         })
         .collect();

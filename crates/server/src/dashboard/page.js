@@ -144,8 +144,14 @@ function showTotals() {
   const share = memory.budget > 0 ? memory.bytes / memory.budget : 0;
   text("memory-text", bytes(memory.bytes) + " of " + bytes(memory.budget));
   byId("memory-share").value = share;
-  text("evictions", count(memory.evictions) + ", " + count(memory.overflowed));
+  text("evictions", count(memory.evictions));
+  text("overflowed", count(memory.overflowed));
   text("version", "v" + state.version + " · up " + seconds(state.uptime));
+}
+
+// The breaker is half-open: one call at a time finds out whether the store replies again.
+function isRetried(store) {
+  return store.stats["rate_limit_redis_breaker_state"] === 1;
 }
 
 function showAlerts() {
@@ -153,6 +159,8 @@ function showAlerts() {
   for (const store of state.stores) {
     if (!store.is_available) {
       alerts.push({ id: "store-" + store.name, bad: true, text: `Store “${store.name}” does not reply. The failure mode of each policy decides.` });
+    } else if (isRetried(store)) {
+      alerts.push({ id: "store-" + store.name, bad: false, text: `Store “${store.name}” did not reply and is being retried. Until it replies, the failure mode of each policy decides.` });
     }
   }
   const last = state.config && state.config.last_reload;
@@ -241,12 +249,12 @@ function showRollout() {
     const { allowed, denied, would_be_denied: would } = policy.requests;
     const all = allowed + denied + would;
     if (policy.mode === "shadow" || policy.mode === "percentage") {
-      lines.push({ id: policy.name + policy.mode, name: policy.name, tag: modeTag(policy)[0], text: would === 0 ? `enforcing it for all keys would have denied none of ${count(all)} requests` : `enforcing it for all keys would deny ${count(would)} more of ${count(all)} requests (${percent(would, all)})` });
+      lines.push({ id: policy.name + policy.mode, name: policy.name, tag: modeTag(policy)[0], text: all === 0 ? "no requests yet" : would === 0 ? `enforcing it for all keys would have denied none of ${count(all)} requests` : `enforcing it for all keys would deny ${count(would)} more of ${count(all)} requests (${percent(would, all)})` });
     }
     if (policy.candidate) {
       const { newly_denied: more, newly_allowed: fewer, quotas } = policy.candidate;
       const limits = quotas.map((quota) => quota.text).join(", ");
-      lines.push({ id: policy.name + " candidate", name: policy.name, tag: "candidate " + limits, text: `would deny ${count(more)} requests that are allowed (${percent(more, all)}) and allow ${count(fewer)} that are denied (${percent(fewer, all)})` });
+      lines.push({ id: policy.name + " candidate", name: policy.name, tag: "candidate " + limits, text: all === 0 ? "no requests yet" : `would deny ${count(more)} requests that are allowed (${percent(more, all)}) and allow ${count(fewer)} that are denied (${percent(fewer, all)})` });
     }
   }
   byId("rollout").hidden = lines.length === 0;
@@ -266,7 +274,7 @@ function showKeys() {
   const create = () => {
     const button = make("button", { class: "link mono", type: "button" });
     const bar = make("progress", { max: "1" });
-    const row = make("tr", {}, make("td", {}, button), make("td"), make("td", { class: "number" }), make("td", { class: "number" }), make("td", {}, make("div", { class: "used" }, bar, make("span"))));
+    const row = make("tr", {}, make("td", {}, button, make("small", { class: "where" })), make("td"), make("td", { class: "number" }), make("td", { class: "number" }), make("td", {}, make("div", { class: "used" }, bar, make("span"))));
     button.addEventListener("click", () => showKey({ id: row.dataset.key }));
     return row;
   };
@@ -274,7 +282,9 @@ function showKeys() {
     const button = row.children[0].firstChild;
     const shown = key.key.length > 80 ? key.key.slice(0, 79) + "…" : key.key;
     if (button.textContent !== shown) button.textContent = shown;
-    cell(row, 1, key.policy + (key.tier ? " · " + key.tier : ""));
+    const where = key.policy + (key.tier ? " · " + key.tier : "");
+    cell(row.children[0], 1, where);
+    cell(row, 1, where);
     cell(row, 2, rate(key.per_second));
     cell(row, 3, rate(key.denied_per_second));
     row.children[3].className = key.denied_per_second >= 0.05 ? "number bad" : "number";
@@ -290,7 +300,7 @@ function showKeys() {
     body.replaceChildren(make("tr", {}, make("td", { colspan: "5", class: "empty" }, reason)));
   }
   const one = state.keys.recorded_one_in;
-  text("keys-note", one > 1 ? `At this rate one of ${one} requests is recorded: rates of keys are estimates.` : "Every request is recorded at this rate.");
+  text("keys-note", all.length === 0 ? "" : one > 1 ? `At this rate one of ${one} requests is recorded: rates of keys are estimates.` : "Every request is recorded at this rate.");
 }
 
 const BREAKER = ["closed", "half-open", "open"];
@@ -307,8 +317,9 @@ function showStores() {
   rows(byId("store-rows"), state.stores, (store) => store.name, () => make("div", { class: "store" }, make("div", { class: "name" }, make("b"), make("span", { class: "tag" })), make("dl", { class: "facts" })), (row, store) => {
     const [name, tag] = row.firstChild.children;
     name.textContent = store.name;
-    tag.textContent = store.is_available ? (store.is_memory ? "in this process" : "reachable") : "does not reply";
-    tag.className = store.is_available ? "tag" : "tag bad";
+    const isRetry = isRetried(store);
+    tag.textContent = !store.is_available ? "does not reply" : isRetry ? "being retried" : store.is_memory ? "in this process" : "reachable";
+    tag.className = !store.is_available ? "tag bad" : isRetry ? "tag warn" : "tag";
     rows(row.lastChild, facts(store), ([label]) => label, ([label]) => make("div", {}, make("dt", {}, label), make("dd")), (fact, [, value]) => cell(fact, 1, value));
   });
 }
@@ -397,9 +408,14 @@ function signIn() {
   status("wait", "locked");
 }
 
+// Minutes east of UTC, for the times in charts.
+function zone() {
+  return -new Date().getTimezoneOffset();
+}
+
 function query() {
   const width = (id) => Math.max(280, Math.floor(byId(id).clientWidth || 560));
-  return new URLSearchParams({ charts: width("chart-requests") + "," + width("chart-latency"), policy: shownPolicy, config: configText === null ? 0 : configVersion });
+  return new URLSearchParams({ charts: width("chart-requests") + "," + width("chart-latency"), policy: shownPolicy, zone: zone(), config: configText === null ? 0 : configVersion });
 }
 
 // Reads events with fetch: an EventSource cannot send a token.
@@ -487,7 +503,7 @@ async function showKey(name) {
   const dialog = byId("key-dialog");
   try {
     const width = Math.min(680, document.documentElement.clientWidth - 80);
-    const key = await send("/dashboard/key", { ...name, width });
+    const key = await send("/dashboard/key", { ...name, width, zone: zone() });
     fillKey(key);
     if (!dialog.open) dialog.showModal();
   } catch (error) {
@@ -506,10 +522,10 @@ async function showKey(name) {
 
 // When units become available again: some of them, and with the exact log, all of them.
 function returns(key, quota) {
-  if (quota.used === 0) return "all is free";
+  if (quota.used === 0) return [];
   const last = key.events?.at(-1);
   const all = last && (last[0] - key.now) / 1000 + quota.window;
-  return "more in " + seconds(quota.reset_after) + (all > quota.reset_after ? ", all in " + seconds(all) : "");
+  return [["More returns in", seconds(quota.reset_after)], ...(all > 0 ? [["All returns in", seconds(all)]] : [])];
 }
 
 function fillKey(key) {
@@ -527,7 +543,7 @@ function fillKey(key) {
   const quotas = key.quotas.map((quota) => {
     const figure = make("div", { class: "chart" });
     const facts = make("dl", { class: "facts" });
-    const values = [["Limit", quota.text], ["Used", count(quota.used)], ["Left", count(quota.remaining)], ["Capacity returns", returns(key, quota)]];
+    const values = [["Limit", quota.text], ["Used", count(quota.used)], ["Left", count(quota.remaining)], ...returns(key, quota)];
     for (const [label, value] of values) facts.append(make("div", {}, make("dt", {}, label), make("dd", {}, value)));
     if (quota.chart) chart(figure, quota.chart);
     else figure.hidden = true;

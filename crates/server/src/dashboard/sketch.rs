@@ -10,11 +10,20 @@ use std::collections::HashMap;
 /// Counts the most frequent keys.
 #[derive(Debug)]
 pub(super) struct Sketch<T> {
-    /// A heap: no counter is above those of its children.
-    heap: Vec<Counter<T>>,
-    /// The place of every key in the heap.
-    places: HashMap<u64, usize, BuildHasherDefault<Identity>>,
+    /// A counter stays in its slot until another key takes it over.
+    slots: Vec<Counter<T>>,
+    /// The slots in a heap: no count is above those of its children. Only this moves, and not the
+    /// counters or the map, because a request may pay for it.
+    heap: Vec<Entry>,
+    /// The slot of every key.
+    slot_of: HashMap<u64, usize, BuildHasherDefault<Identity>>,
     counters_max: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    count: u64,
+    slot: usize,
 }
 
 /// The count of one key.
@@ -28,6 +37,8 @@ pub(super) struct Counter<T> {
     pub(super) error: u64,
     /// What else is known of the key.
     pub(super) value: T,
+    /// The place in the heap.
+    place: usize,
 }
 
 /// Hashes a number that is a keyed hash already.
@@ -51,117 +62,131 @@ impl Hasher for Identity {
 }
 
 impl<T> Sketch<T> {
-    /// Creates a sketch with at most this number of counters.
+    /// Creates a sketch with this number of counters.
     pub(super) fn new(counters_max: usize) -> Self {
-        Self { heap: Vec::new(), places: HashMap::default(), counters_max: counters_max.max(1) }
+        Self {
+            slots: Vec::new(),
+            heap: Vec::new(),
+            slot_of: HashMap::default(),
+            counters_max: counters_max.max(1),
+        }
     }
 
-    /// Counts a key. `fresh` makes the value of a key that has no counter, from the value of the key
-    /// that loses it.
+    /// Counts `by` requests of a key. `fresh` makes the value of a key without a counter, from that
+    /// of the key that loses it.
     pub(super) fn add(
         &mut self,
         id: u64,
         by: u64,
         fresh: impl FnOnce(Option<T>) -> T,
         update: impl FnOnce(&mut T),
-    ) {
-        let place = match self.places.get(&id) {
-            Some(place) => *place,
+    ) where
+        T: Default,
+    {
+        let slot = match self.slot_of.get(&id) {
+            Some(slot) => *slot,
             None => self.take_counter(id, fresh),
         };
-        if let Some(counter) = self.heap.get_mut(place) {
-            counter.count = counter.count.saturating_add(by);
-            update(&mut counter.value);
-        }
-        self.sink(place);
+        let Some(counter) = self.slots.get_mut(slot) else { return };
+        counter.count = counter.count.saturating_add(by);
+        update(&mut counter.value);
+        let (place, count) = (counter.place, counter.count);
+        self.sink(place, Entry { count, slot });
     }
 
-    /// Gives a key a counter, and returns its place.
-    fn take_counter(&mut self, id: u64, fresh: impl FnOnce(Option<T>) -> T) -> usize {
-        if self.heap.len() < self.counters_max {
-            // New counters have the lowest count, so they belong to the top.
-            self.heap.push(Counter { id, count: 0, error: 0, value: fresh(None) });
-            let mut place = self.heap.len() - 1;
-            self.places.insert(id, place);
-            while place > 0 {
-                let parent = (place - 1) / 2;
-                self.swap(place, parent);
-                place = parent;
+    /// Gives a key a counter, and returns its slot.
+    fn take_counter(&mut self, id: u64, fresh: impl FnOnce(Option<T>) -> T) -> usize
+    where
+        T: Default,
+    {
+        let lowest = self.heap.first().copied();
+        let slot = match lowest.filter(|_| self.slots.len() >= self.counters_max) {
+            Some(Entry { slot, .. }) => {
+                let counter = &mut self.slots[slot];
+                self.slot_of.remove(&counter.id);
+                let value = core::mem::take(&mut counter.value);
+                (counter.id, counter.error) = (id, counter.count);
+                counter.value = fresh(Some(value));
+                slot
             }
-            return place;
-        }
-        let lowest = self.heap.swap_remove(0);
-        self.places.remove(&lowest.id);
-        self.places.insert(id, 0);
-        let counter = Counter {
-            id,
-            count: lowest.count,
-            error: lowest.count,
-            value: fresh(Some(lowest.value)),
+            None => {
+                let (slot, place) = (self.slots.len(), self.heap.len());
+                self.slots.push(Counter { id, count: 0, error: 0, value: fresh(None), place });
+                self.heap.push(Entry { count: 0, slot });
+                self.rise(place);
+                slot
+            }
         };
-        self.heap.push(counter);
-        let last = self.heap.len() - 1;
-        self.heap.swap(0, last);
-        if let Some(moved) = self.heap.get(last) {
-            self.places.insert(moved.id, last);
-        }
-        0
+        self.slot_of.insert(id, slot);
+        slot
     }
 
-    /// Moves a counter down until no child is below it.
-    fn sink(&mut self, mut place: usize) {
+    /// Moves the last counter of the heap up. It has the lowest count, so it goes to the top.
+    fn rise(&mut self, mut place: usize) {
+        let entry = self.heap[place];
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            self.put(place, self.heap[parent]);
+            place = parent;
+        }
+        self.put(place, entry);
+    }
+
+    /// Puts a counter at a place, or down from there until no child is below it.
+    fn sink(&mut self, mut place: usize, entry: Entry) {
         loop {
-            let count = |place: usize| self.heap.get(place).map(|counter| counter.count);
             let left = 2 * place + 1;
-            let child = match (count(left), count(left + 1)) {
-                (Some(one), Some(other)) if other < one => left + 1,
+            let child = match (self.heap.get(left), self.heap.get(left + 1)) {
+                (Some(one), Some(other)) if other.count < one.count => left + 1,
                 (Some(_), _) => left,
-                (None, _) => return,
+                (None, _) => break,
             };
-            if count(child) >= count(place) {
-                return;
+            let below = self.heap[child];
+            if below.count >= entry.count {
+                break;
             }
-            self.swap(place, child);
+            self.put(place, below);
             place = child;
         }
+        self.put(place, entry);
     }
 
-    fn swap(&mut self, one: usize, other: usize) {
-        self.heap.swap(one, other);
-        for place in [one, other] {
-            if let Some(counter) = self.heap.get(place) {
-                self.places.insert(counter.id, place);
-            }
-        }
+    fn put(&mut self, place: usize, entry: Entry) {
+        self.heap[place] = entry;
+        self.slots[entry.slot].place = place;
     }
 
     /// Halves all counts, so that old requests fade.
     pub(super) fn halve(&mut self) {
-        for counter in &mut self.heap {
+        for counter in &mut self.slots {
             counter.count /= 2;
             counter.error /= 2;
+        }
+        for entry in &mut self.heap {
+            entry.count /= 2;
         }
     }
 
     /// Returns the counter of a key.
     pub(super) fn get(&self, id: u64) -> Option<&Counter<T>> {
-        self.heap.get(*self.places.get(&id)?)
+        self.slots.get(*self.slot_of.get(&id)?)
     }
 
     /// Returns all counters, in no order.
     pub(super) fn counters(&self) -> &[Counter<T>] {
-        &self.heap
+        &self.slots
     }
 
     /// Returns all values, in no order.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.heap.iter_mut().map(|counter| &mut counter.value)
+        self.slots.iter_mut().map(|counter| &mut counter.value)
     }
 
     /// Removes all counters.
     pub(super) fn clear(&mut self) {
+        self.slots.clear();
         self.heap.clear();
-        self.places.clear();
+        self.slot_of.clear();
     }
 }
 

@@ -78,6 +78,18 @@ fn everything_is_visible_at_80_by_24() {
 }
 
 #[test]
+fn a_store_that_is_being_retried_is_not_called_ok() {
+    let mut state = state();
+    state["stores"][1] = json!({
+        "name": "shared", "is_available": true, "stats": {"rate_limit_redis_breaker_state": 1},
+    });
+    let mut app = App::new("");
+    app.receive(Ok(state));
+    let screen = screen(&mut app, 80, 24);
+    assert!(screen.contains("memory ok") && screen.contains("shared RETRY"), "{screen}");
+}
+
+#[test]
 fn rows_are_sorted_and_filtered() {
     let mut app = app();
     let first = |app: &App| app.keys()[0]["key"].as_str().unwrap().to_owned();

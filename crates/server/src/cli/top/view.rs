@@ -59,9 +59,16 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, app: &App) {
         )),
     ];
     for store in state["stores"].as_array().into_iter().flatten() {
-        let is_down = store["is_available"] == false;
-        let words = format!("{} {}  ", text(store, "name"), if is_down { "DOWN" } else { "ok" });
-        first.push(if is_down { Span::raw(words).red().bold() } else { Span::raw(words).green() });
+        let name = text(store, "name");
+        // A half-open breaker finds out whether the store replies again.
+        let is_retried = store["stats"]["rate_limit_redis_breaker_state"] == 1;
+        first.push(if store["is_available"] == false {
+            Span::raw(format!("{name} DOWN  ")).red().bold()
+        } else if is_retried {
+            Span::raw(format!("{name} RETRY  ")).yellow().bold()
+        } else {
+            Span::raw(format!("{name} ok  ")).green()
+        });
     }
     if state["config"]["last_reload"]["ok"] == false {
         first.push("reload failed".red().bold());

@@ -1,5 +1,8 @@
 //! Rates and percentiles over time.
 
+use slidegate::{Cost, Limiter, Policy, Quota};
+use slidegate_gate::{Caller, Gate};
+
 use super::*;
 
 #[test]
@@ -35,4 +38,40 @@ fn parts_cover_the_fifteen_minutes() {
     }
     assert_eq!(rates.seconds().len(), SECONDS);
     assert_eq!(rates.parts(60), vec![[3, 1]; 60]);
+}
+
+#[test]
+fn percentiles_and_rates_are_those_of_the_metrics_page() {
+    let metrics = Arc::new(Metrics::new());
+    let limiter = Limiter::new(Policy::new("api", Quota::per_hour(60)).unwrap()).unwrap();
+    let gate = Gate::builder(limiter).metrics(&metrics).build().unwrap();
+    let mut history = History::default();
+    history.sample(&metrics, |_| false, 0, 1.0);
+    for number in 0..100 {
+        gate.check_in_process(
+            b"alice",
+            None,
+            Cost::new(number % 3 + 1).unwrap(),
+            Caller::IN_PROCESS,
+        );
+    }
+    history.sample(&metrics, |_| false, 1000, 1.0);
+    let page = metrics.render();
+    let buckets = page.lines().filter_map(|line| {
+        let buckets = line.strip_prefix("rate_limit_decision_seconds_bucket{")?;
+        Some(buckets.rsplit_once(' ').unwrap().1.parse().unwrap())
+    });
+    let buckets: Vec<u64> = buckets.collect();
+    let buckets: Times = buckets.try_into().unwrap();
+    assert_eq!(buckets.last(), Some(&100));
+    assert_eq!(history.latency(), PERCENTILES.map(|(_, share)| percentile(&buckets, share)));
+    let count = |outcome: &str| -> u32 {
+        let sample = format!(
+            "rate_limit_requests_total{{policy=\"api\",mode=\"enforce\",outcome=\"{outcome}\"}} "
+        );
+        page.lines().find_map(|line| line.strip_prefix(&sample)).unwrap().parse().unwrap()
+    };
+    assert!(count("denied") > 0);
+    let second = history.all().seconds().last();
+    assert_eq!(second, Some(&[count("allowed"), count("denied"), 0]));
 }

@@ -11,12 +11,16 @@ fn add(sketch: &mut Sketch<()>, id: u64) {
 }
 
 fn is_heap(sketch: &Sketch<()>) -> bool {
-    let places = sketch.heap.iter().enumerate();
-    places.clone().all(|(place, counter)| sketch.places.get(&counter.id) == Some(&place))
-        && places
-            .skip(1)
-            .all(|(place, counter)| counter.count >= sketch.heap[(place - 1) / 2].count)
-        && sketch.places.len() == sketch.heap.len()
+    let at_place = |(place, entry): (usize, &Entry)| {
+        let counter = &sketch.slots[entry.slot];
+        counter.place == place
+            && counter.count == entry.count
+            && sketch.slot_of.get(&counter.id) == Some(&entry.slot)
+            && entry.count >= sketch.heap[place.saturating_sub(1) / 2].count
+    };
+    sketch.heap.iter().enumerate().all(at_place)
+        && sketch.slot_of.len() == sketch.heap.len()
+        && sketch.slots.len() == sketch.heap.len()
 }
 
 #[test]
