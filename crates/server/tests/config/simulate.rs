@@ -96,6 +96,52 @@ fn standard_input_and_a_pattern_are_read_and_the_table_shows_what_was_not() {
 }
 
 #[test]
+fn file_patterns_time_formats_and_key_templates_are_used() {
+    let folder = folder("pattern");
+    let lines = |user: &str| {
+        let line =
+            |minute: u32| format!("31.01.2026 22:{minute:02}:59 {user} GET /users/{minute}\n");
+        (10..13).map(line).collect::<String>()
+    };
+    std::fs::write(folder.join("part-1.txt"), lines("alice")).unwrap();
+    std::fs::write(folder.join("part-2.txt"), lines("bob") + "nonsense\n").unwrap();
+    std::fs::write(folder.join("other.txt"), lines("carol")).unwrap();
+    let report = json(&[
+        folder.join("part-*.txt").to_str().unwrap(),
+        "--pattern",
+        r"^(?<time>\S+ \S+) (?<user>\S+) (?<method>\S+) (?<path>\S+)$",
+        "--time-format",
+        "%d.%m.%Y %H:%M:%S",
+        "--key",
+        "{user} {method} {route}",
+        "--quota",
+        "1/hour",
+        "--json",
+    ]);
+    assert_eq!((&report["requests"], &report["keys"]), (&6.into(), &2.into()), "{report:#}");
+    assert_eq!(report["unreadable"], 1);
+    assert_eq!(report["from"], "2026-01-31T22:10:59Z");
+    let hits = report["algorithms"][0]["hits"].as_array().unwrap();
+    let mut keys: Vec<&str> = hits.iter().map(|hit| hit["key"].as_str().unwrap()).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["alice GET /users/:id", "bob GET /users/:id"]);
+}
+
+#[test]
+fn traces_have_their_own_limits() {
+    let traces = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance");
+    let report = json(&[&format!("{traces}/fixed-boundary-leak.json"), "--json"]);
+    assert!(!report["quotas"].as_array().unwrap().is_empty(), "{report:#}");
+    let worst = |name: &str| {
+        let algorithms = report["algorithms"].as_array().unwrap();
+        let algorithm = algorithms.iter().find(|algorithm| algorithm["name"] == name);
+        algorithm.unwrap()["worst_excess"].as_u64().unwrap()
+    };
+    assert_eq!(worst("log"), 0);
+    assert!(worst("fixed") > 0);
+}
+
+#[test]
 fn errors_say_what_is_wrong_and_what_is_allowed() {
     let log = log();
     let log = log.to_str().unwrap();

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -25,8 +26,9 @@ import glob, os, sys
 [path] = glob.glob(os.environ['PYTHONPATH'] + '/*/axe.min.js')
 sys.stdout.write(open(path, encoding='utf-8').read())
 ";
-/// The longest time for one command, which may load a page.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest time for one command, which may load a page. The rules of axe-core take half a second on
+/// an idle machine, and a minute if thirty processes compete for two processors.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A browser with one tab. Dropping it ends it.
 #[derive(Debug)]
@@ -64,6 +66,7 @@ impl Browser {
         ];
         let options = json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome",
+            "timeouts": {"script": TIMEOUT.as_millis(), "pageLoad": TIMEOUT.as_millis()},
             "goog:chromeOptions": {"args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"},
         }}});
@@ -119,11 +122,9 @@ impl Browser {
 
     /// Returns what axe-core finds wrong with the accessibility of the page.
     pub fn accessibility(&self) -> Result<Vec<Value>, ServerError> {
-        let tool = PythonTool::install("axe", AXE)?;
-        let printed = tool.command(PRINT_AXE).output();
-        let printed = printed.map_err(|error| ServerError::new(format!("axe-core: {error}")))?;
-        let script = String::from_utf8_lossy(&printed.stdout);
-        // Run by the driver, which the page's content security policy does not bind.
+        let script = axe_script()?;
+        // Run by the driver, which the page's content security policy does not bind. Without the
+        // script, `axe` does not exist, which is an error.
         self.run(&format!("{script}; window.axe = axe;"), &[])?;
         let found = self.run_async(
             "const done = arguments[0]; axe.run(document).then((result) => \
@@ -133,12 +134,17 @@ impl Browser {
         Ok(found.as_array().cloned().unwrap_or_default())
     }
 
-    /// Writes what the window shows to a PNG file.
+    /// Writes the whole page to a PNG file, also what is below the window.
     pub fn screenshot(&self, path: &Path) -> Result<(), ServerError> {
-        let shot =
-            self.call("GET", &format!("/session/{}/screenshot", self.session), &Value::Null)?;
+        let size = self.devtools("Page.getLayoutMetrics", &json!({}))?;
+        let size = &size["cssContentSize"];
+        let clip = json!({
+            "x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1,
+        });
+        let wanted = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        let shot = self.devtools("Page.captureScreenshot", &wanted)?;
         let failed = |error: &dyn Display| ServerError::new(format!("screenshot: {error}"));
-        let bytes = STANDARD.decode(shot.as_str().unwrap_or_default());
+        let bytes = STANDARD.decode(shot["data"].as_str().unwrap_or_default());
         fs::write(path, bytes.map_err(|error| failed(&error))?).map_err(|error| failed(&error))
     }
 
@@ -177,6 +183,18 @@ impl Browser {
             None => Ok(reply["value"].clone()),
         }
     }
+}
+
+/// Returns axe-core, which is installed at first.
+fn axe_script() -> Result<&'static str, ServerError> {
+    static SCRIPT: OnceLock<String> = OnceLock::new();
+    if let Some(script) = SCRIPT.get() {
+        return Ok(script);
+    }
+    let tool = PythonTool::install("axe", AXE)?;
+    let printed = tool.command(PRINT_AXE).output();
+    let printed = printed.map_err(|error| ServerError::new(format!("axe-core: {error}")))?;
+    Ok(SCRIPT.get_or_init(|| String::from_utf8_lossy(&printed.stdout).into_owned()))
 }
 
 /// Reads the body of a reply. chromedriver keeps the connection open after it.

@@ -1,62 +1,12 @@
-//! The dashboard that `docs/dashboard.md` describes, in a real browser.
+//! What the page shows and does.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
 use slidegate_testkit::server::{Browser, RedisServer, poll};
 
+use super::{POLICIES, becomes_hot, is_clean, page, policy, shows, state};
 use crate::process::{Daemon, Folder, exchange, output, post};
-
-const POLICIES: &str = "slidegate: 1
-policies:
-  - {name: api, quotas: [5/hour]}
-  - {name: login, quotas: [3/hour], secret_keys: true}
-  - {name: search, quotas: [2/hour], mode: shadow}
-  - {name: exports, quotas: [4/hour], candidate: {quotas: [2/hour]}}
-";
-
-/// Waits until the element contains the text.
-fn shows(browser: &Browser, selector: &str, text: &str) {
-    let mut last = String::new();
-    poll(text, || {
-        last = browser.text(selector)?;
-        Ok(last.contains(text).then_some(()))
-    })
-    .unwrap_or_else(|error| panic!("{error}: {selector} shows {last:?}"));
-}
-
-fn state(daemon: &Daemon) -> Value {
-    let (status, body) = daemon.admin("GET", "/dashboard/state");
-    assert_eq!(status, 200, "{body}");
-    serde_json::from_str(&body).unwrap()
-}
-
-fn policy<'a>(state: &'a Value, name: &str) -> &'a Value {
-    state["policies"].as_array().unwrap().iter().find(|policy| policy["name"] == name).unwrap()
-}
-
-/// Sends checks until the state document lists a key.
-fn becomes_hot(daemon: &Daemon, policy: &str, key: &str, shown: &str) {
-    poll(shown, || {
-        daemon.check(policy, key);
-        let state = state(daemon);
-        let keys = state["keys"]["hottest"].as_array().unwrap();
-        Ok(keys.iter().any(|key| key["key"].as_str().unwrap().contains(shown)).then_some(()))
-    })
-    .unwrap();
-}
-
-fn page(address: SocketAddr) -> String {
-    format!("http://{address}/dashboard")
-}
-
-/// Errors on the console, and what axe-core finds.
-fn is_clean(browser: &Browser) {
-    let errors = browser.console().unwrap();
-    assert!(errors.iter().all(|line| line["level"] != "SEVERE"), "{errors:#?}");
-    let found = browser.accessibility().unwrap();
-    assert!(found.is_empty(), "{}", serde_json::to_string_pretty(&found).unwrap());
-}
 
 #[test]
 fn the_page_shows_the_numbers_of_the_api_and_of_the_metrics_and_updates() {
@@ -66,7 +16,7 @@ fn the_page_shows_the_numbers_of_the_api_and_of_the_metrics_and_updates() {
     browser.open(&page(daemon.announced("dashboard"))).unwrap();
     shows(&browser, "#status", "live");
     shows(&browser, "#key-rows", "No requests yet");
-    is_clean(&browser);
+    is_clean(&browser, "start");
 
     assert_eq!(daemon.allowed("api", "alice", 7), 5);
     assert_eq!(daemon.allowed("search", "bob", 3), 3);
@@ -149,10 +99,10 @@ fn a_key_is_shown_with_its_window_and_can_be_reset() {
     browser.click("#key-rows button").unwrap();
     shows(&browser, "#key-title", "alice");
     shows(&browser, "#key-state", "Used up");
-    shows(&browser, "#key-quotas", "more in");
+    shows(&browser, "#key-quotas", "More returns in");
     let svg = browser.run("return document.querySelectorAll('#key-quotas svg').length", &[]);
     assert_eq!(svg.unwrap(), json!(1));
-    is_clean(&browser);
+    is_clean(&browser, "key");
 
     // Nothing is removed before the confirmation.
     browser.click("#key-reset").unwrap();
@@ -164,7 +114,7 @@ fn a_key_is_shown_with_its_window_and_can_be_reset() {
     shows(&browser, "#key-note", "was reset");
     shows(&browser, "#key-state", "5 left");
     assert!(daemon.check("api", "alice"));
-    is_clean(&browser);
+    is_clean(&browser, "key-after-reset");
 
     // Any key can be looked up by its text.
     browser.click("#key-close").unwrap();
@@ -198,7 +148,7 @@ fn hostile_keys_are_shown_as_text_and_secret_keys_as_digests() {
     assert!(!state.contains("a-secret-token"), "a secret key is shown");
     let everything = browser.run("return document.documentElement.outerHTML", &[]).unwrap();
     assert!(!everything.as_str().unwrap().contains("a-secret-token"));
-    is_clean(&browser);
+    is_clean(&browser, "hostile");
 }
 
 #[test]
@@ -234,14 +184,14 @@ fn with_a_token_the_page_asks_for_it_and_nothing_is_shown_or_reset_without_it() 
     shows(&browser, "#sign-in", "Token required");
     // The browser reports the refused request itself.
     let _ = browser.console().unwrap();
-    is_clean(&browser);
+    is_clean(&browser, "token");
     browser.type_text("#token", "a-wrong-token-0002\u{E007}").unwrap();
     shows(&browser, "#sign-in-error", "refused");
     browser.type_text("#token", "an-admin-token-001\u{E007}").unwrap();
     shows(&browser, "#status", "live");
     shows(&browser, "#policy-rows", "api");
     let _ = browser.console().unwrap();
-    is_clean(&browser);
+    is_clean(&browser, "token-given");
 }
 
 #[test]
@@ -279,5 +229,5 @@ fn a_failed_reload_and_a_store_that_does_not_reply_are_shown() {
         Ok(browser.text("#alerts")?.contains("does not reply").then_some(()))
     })
     .unwrap();
-    is_clean(&browser);
+    is_clean(&browser, "troubles");
 }
