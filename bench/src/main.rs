@@ -78,6 +78,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
 #[cfg(feature = "services")]
 fn run_service(options: &Options, service: &Service) -> Result<ExitCode, Failure> {
     match service {
+        Service::Dashboard => server::run_dashboard(options)?,
         Service::Faults { fault } => faults::run(options, fault.as_deref())?,
         Service::Redis => redis::run(options)?,
         Service::Server => server::run(options)?,

@@ -12,6 +12,7 @@ usage: slidegate-bench inproc [--json] [--quick] [WORKLOAD]
        slidegate-bench instructions [--json] [--record | --compare]
        slidegate-bench tower [--json] [--quick]
        slidegate-bench server [--json] [--quick]
+       slidegate-bench dashboard [--json]
        slidegate-bench soak [--json] [--minutes N]
 
 inproc        time of a check, compared with peers and a floor
@@ -22,6 +23,7 @@ faults        every fault of a Redis store, staged on real servers; about seven 
 instructions  instructions per check, counted with callgrind
 tower         overhead of a layer per request, in time and instructions
 server        the daemon compared with servers that do nothing, Redis and a peer
+dashboard     instructions that an open dashboard adds to a request; about 15 minutes
 soak          the daemon's memory under a steady load; exits with 1 if it grows by more than 5 %
 
 --json     one object a line instead of a table
@@ -70,6 +72,7 @@ pub(crate) enum Command {
 /// A benchmark of a server or of middleware.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Service {
+    Dashboard,
     Faults {
         fault: Option<String>,
     },
@@ -151,6 +154,7 @@ impl Options {
 impl Service {
     fn parse(words: &[&str], minutes: u64) -> Result<Self, Failure> {
         Ok(match *words {
+            ["dashboard"] => Self::Dashboard,
             ["faults"] => Self::Faults { fault: None },
             ["faults", fault] => Self::Faults { fault: Some(fault.to_owned()) },
             ["redis"] => Self::Redis,

@@ -69,7 +69,7 @@ fn total(report: &str) -> Result<(f64, f64), Failure> {
 }
 
 /// The number behind a label.
-fn number_after(report: &str, label: &str) -> Result<f64, Failure> {
+pub(super) fn number_after(report: &str, label: &str) -> Result<f64, Failure> {
     let missing = || format!("valgrind did not say {label:?}:\n{report}");
     let (_, rest) = report.rsplit_once(label).ok_or_else(missing)?;
     let word = rest.split_whitespace().next().ok_or_else(missing)?;

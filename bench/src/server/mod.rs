@@ -3,6 +3,7 @@
 
 mod closed;
 mod count;
+mod dashboard;
 mod decision;
 mod empty;
 mod grpc;
@@ -21,6 +22,7 @@ mod workload;
 
 use core::time::Duration;
 
+pub(crate) use self::dashboard::run as run_dashboard;
 use self::decision::Decisions;
 pub(crate) use self::empty::run_child;
 use self::idle::Idle;

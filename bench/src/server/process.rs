@@ -26,6 +26,8 @@ pub(super) enum Wrapper {
     None,
     /// Counts instructions.
     Callgrind,
+    /// Counts instructions within functions whose name matches the pattern.
+    CallgrindWithin(&'static str),
     /// Counts allocations.
     Dhat,
 }
@@ -69,6 +71,10 @@ impl Server {
             Wrapper::None => {}
             Wrapper::Callgrind => {
                 command.args(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+            }
+            Wrapper::CallgrindWithin(functions) => {
+                command.args(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+                command.arg(format!("--toggle-collect={functions}"));
             }
             Wrapper::Dhat => {
                 command.args(["valgrind", "--tool=dhat", "--dhat-out-file=/dev/null"]);

@@ -27,18 +27,24 @@ const THROTTLECRAB: &str = "0.4.40";
 impl Programs {
     /// Builds the daemon, and the peer if it is not there yet.
     pub(super) fn prepare() -> Result<Self, Failure> {
+        let mut programs = Self::for_daemon()?;
+        let target = programs.slidegate.ancestors().nth(2).ok_or("the daemon is in no folder")?;
+        programs.throttlecrab = find_throttlecrab(&target.join("peers"));
+        Ok(programs)
+    }
+
+    /// Builds the daemon alone.
+    pub(super) fn for_daemon() -> Result<Self, Failure> {
         let here = std::env::current_exe()?;
         let folder = here.parent().ok_or("this program is in no folder")?;
         let slidegate = build_slidegate(folder)?;
-        let target = folder.parent().unwrap_or(folder);
         // In a separate folder: the daemon watches it and reloads after every change there.
         let name = format!("slidegate-bench-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder)?;
         let path = folder.join("slidegate.yaml");
         std::fs::write(&path, config())?;
-        let throttlecrab = find_throttlecrab(&target.join("peers"));
-        Ok(Self { slidegate, throttlecrab, config: path, answer_bytes: 0 })
+        Ok(Self { slidegate, throttlecrab: None, config: path, answer_bytes: 0 })
     }
 }
 
