@@ -1,4 +1,4 @@
-//! `slidegate bench` against real limiters.
+//! `slidegate bench` against real limiters, as in `docs/bench.md`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
