@@ -31,6 +31,7 @@ mod holds;
 mod inproc;
 mod instructions;
 mod memory;
+mod over;
 #[cfg(feature = "services")]
 mod redis;
 #[cfg(feature = "services")]
@@ -61,6 +62,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     match &options.command {
         Command::Help => println!("{}", options::HELP),
         Command::Holds => holds::run(options)?,
+        Command::Over => over::run(options)?,
         Command::Inproc { workload } => inproc::run(options, workload.as_deref())?,
         Command::Memory { workload } => memory::run(options, workload.as_deref())?,
         Command::MemoryChild { workload, subject, seconds } => {

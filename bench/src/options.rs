@@ -7,6 +7,7 @@ pub(crate) const HELP: &str = "\
 usage: slidegate-bench inproc [--json] [--quick] [WORKLOAD]
        slidegate-bench memory [--json] [WORKLOAD]
        slidegate-bench holds [--json]
+       slidegate-bench over [--json] [--quick]
        slidegate-bench redis [--json] [--quick]
        slidegate-bench faults [--json] [FAULT]
        slidegate-bench instructions [--json] [--record | --compare]
@@ -18,6 +19,7 @@ usage: slidegate-bench inproc [--json] [--quick] [WORKLOAD]
 inproc        time of a check, compared with peers and a floor
 memory        resident memory after one window of filling and three of churn
 holds         the longest time for which a lock is held while 10 M keys are added, saved and swept
+over          units that two threads get from one key, compared with the limit
 redis         limits in Redis compared with the usual sorted set, on a server started for it
 faults        every fault of a Redis store, staged on real servers; about seven minutes
 instructions  instructions per check, counted with callgrind
@@ -45,6 +47,7 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     Help,
     Holds,
+    Over,
     Inproc {
         workload: Option<String>,
     },
@@ -132,6 +135,7 @@ impl Options {
         let command = match words[..] {
             [] | ["help", ..] => Command::Help,
             ["holds"] => Command::Holds,
+            ["over"] => Command::Over,
             ["inproc"] => Command::Inproc { workload: None },
             ["inproc", workload] => Command::Inproc { workload: Some(workload.to_owned()) },
             ["memory"] => Command::Memory { workload: None },
