@@ -178,7 +178,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--keys", type=int, default=5000)
+    parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--memory-of", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)

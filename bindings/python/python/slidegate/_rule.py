@@ -108,7 +108,10 @@ class RateLimit:
         """Returns the check of a request, or ``None`` if it is not limited."""
         parts: List[Any] = []
         for part in (self._skip, self._key, self._cost, self._tier):
-            value = part(view.request) if callable(part) else part
+            if not callable(part):
+                parts.append(part)
+                continue
+            value = part(view.request)
             if inspect.isawaitable(value):
                 raise SettingError("a coroutine function needs an asynchronous framework")
             if part is self._skip and value:
@@ -120,7 +123,10 @@ class RateLimit:
         """The same, with functions that may be coroutine functions."""
         parts: List[Any] = []
         for part in (self._skip, self._key, self._cost, self._tier):
-            value = part(view.request) if callable(part) else part
+            if not callable(part):
+                parts.append(part)
+                continue
+            value = part(view.request)
             if inspect.isawaitable(value):
                 value = await value
             if part is self._skip and value:
@@ -231,11 +237,13 @@ class Guard:
         self, view: View, rules: Sequence[RateLimit], decisions: Sequence[Decision]
     ) -> Passed:
         passed = Passed(self, list(rules), list(decisions))
-        headers, denial = _native.http_answer(passed.parts(), self.options, _trace_id(view))
-        passed.headers = headers
+        passed.headers, denial = _native.http_answer(passed.parts(), self.options)
+        trace_id = None if denial is None else _trace_id(view)
+        if trace_id is not None:
+            _, denial = _native.http_answer(passed.parts(), self.options, trace_id)
         if denial is not None:
             status, content_type, body = denial
-            raise RateLimited(status, headers, content_type, body, decisions)
+            raise RateLimited(status, passed.headers, content_type, body, decisions)
         return passed
 
 
