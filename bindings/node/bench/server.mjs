@@ -1,8 +1,9 @@
-// Requests per second of Express without a limiter, with slidegate and with others.
+// Requests per second of Express without a limiter, with slidegate and with others, and the server's
+// processor time per request, which other programs affect less.
 //
-//   node server.mjs [SECONDS]
+//   node server.mjs [REQUESTS]
 //
-// Each variant is a process of its own. They take turns for SECONDS in every round.
+// Each variant is a process of its own. They take turns, with this number of requests in every round.
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -15,7 +16,7 @@ const VARIANTS = ['none', 'slidegate', 'express-rate-limit', 'express-rate-limit
 if (process.send) {
   await serve(process.argv[2])
 } else {
-  await compare(Number(process.argv[2] ?? 2))
+  await compare(Number(process.argv[2] ?? 5000))
 }
 
 async function serve(variant) {
@@ -25,6 +26,7 @@ async function serve(variant) {
   if (middleware) app.use(middleware)
   app.get('/', (_, response) => response.send('hello'))
   const server = app.listen(0, '127.0.0.1', () => process.send(server.address().port))
+  process.on('message', () => process.send(process.cpuUsage()))
 }
 
 /** Limits that no request reaches, by address. */
@@ -51,42 +53,51 @@ async function limiting(variant) {
   return undefined
 }
 
-async function compare(seconds) {
+async function compare(requests) {
   const servers = []
   for (const variant of VARIANTS) {
     const child = fork(process.argv[1], [variant])
     const [port] = await once(child, 'message')
-    servers.push({ variant, child, port, rates: [] })
-    await load(port, 0.5)
+    servers.push({ variant, child, port, rates: [], micros: [] })
+    await load(port, requests)
   }
   for (let round = 0; round < ROUNDS; round++) {
-    for (const server of servers) server.rates.push(await load(server.port, seconds))
+    for (const { child, port, rates, micros } of servers) {
+      const before = await usage(child)
+      rates.push(await load(port, requests))
+      micros.push(((await usage(child)) - before) / requests)
+    }
   }
-  for (const { variant, child, rates } of servers) {
-    const ratios = rates.map((rate, round) => rate / servers[0].rates[round])
-    console.log(`${variant}: ${Math.round(median(rates))} requests/s, ${(100 * median(ratios)).toFixed(0)} % of none`)
+  for (const { variant, child, rates, micros } of servers) {
+    console.log(`${variant}: ${Math.round(median(micros))} us per request, ${Math.round(median(rates))} requests/s`)
     child.kill()
   }
 }
 
+/** Returns the processor time of a server in microseconds. */
+async function usage(child) {
+  child.send('usage')
+  const [{ user, system }] = await once(child, 'message')
+  return user + system
+}
+
 /** Returns the requests per second of some connections that always have a request in flight. */
-async function load(port, seconds) {
+async function load(port, requests) {
   const agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS })
   const start = performance.now()
-  const end = start + seconds * 1000
-  let count = 0
+  let started = 0
   const worker = async () => {
-    while (performance.now() < end) {
+    while (started < requests) {
+      started += 1
       await new Promise((resolve, reject) => {
         const sent = request({ port, host: '127.0.0.1', agent }, (response) => response.resume().once('end', resolve))
         sent.once('error', reject).end()
       })
-      count += 1
     }
   }
   await Promise.all(Array.from({ length: CONNECTIONS }, worker))
   agent.destroy()
-  return count / ((performance.now() - start) / 1000)
+  return requests / ((performance.now() - start) / 1000)
 }
 
 function median(list) {
