@@ -1,7 +1,7 @@
 //! The dashboard: a page of the admin listener, its state as JSON and as server-sent events.
 //!
 //! A background task samples the counters of `/metrics` once per second. The hottest keys are counted
-//! only while a client looks: see [`hot_keys`].
+//! only while a client looks: see `hot_keys`.
 
 mod charts;
 mod config_view;
