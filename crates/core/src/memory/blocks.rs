@@ -145,7 +145,7 @@ impl<W: Window> Shard<W> {
     }
 
     /// Ends the block of a key if its time is over. Returns `true` if it was.
-    pub(super) fn end_block_in_time(&mut self, fingerprint: u64, shared: &Shared) -> bool {
+    pub(super) fn end_block_if_over(&mut self, fingerprint: u64, shared: &Shared) -> bool {
         let is_over = |end: u64| end <= self.latest.now;
         self.cold.blocks.end(fingerprint).is_some_and(is_over)
             && self.end_block(fingerprint, shared).is_some()

@@ -1,8 +1,10 @@
 //! One shard of the table: the keys whose fingerprints have the same lower bits, behind one lock.
 //!
-//! Every operation takes a [`Request`] with the reading of the clock and clamps it first, so that time
-//! does not go back within a shard. Operations on existing keys are in this file; `overflow.rs` and
-//! `evict.rs` treat keys that do not fit, `blocks.rs` blocked keys, and `wait_queue.rs` waiters.
+//! The caller of an operation passes its reading of the clock. If an earlier operation had a later
+//! reading, that one is used instead, so that time does not go back within a shard.
+//!
+//! Checks, charges, refunds and resets are in this file. `overflow.rs` and `evict.rs` handle keys that
+//! do not fit, `blocks.rs` handles blocked keys, and `wait_queue.rs` handles waiters.
 
 use std::time::{Duration, Instant};
 
@@ -31,8 +33,8 @@ pub enum OnFull {
     /// few get less. Keys in the table are not affected.
     #[default]
     Overflow,
-    /// The new key replaces another one: of the four keys next to its slot, the key whose units expire
-    /// first. For most algorithms, that is the key that was admitted longest ago. The units of the
+    /// The new key replaces an existing one: of the four keys nearest to its slot, the key whose units
+    /// expire first. For most algorithms, that is the key that was admitted longest ago. The units of the
     /// replaced key move into the overflow sketch, so they still count when that key returns.
     Lru,
     /// The request is denied, with a `retry_after` of the longest window.
@@ -83,9 +85,11 @@ impl Shared {
         self.longest.get()
     }
 
-    /// Returns the budget of a shard for its records of resets, and the same for those of blocks. It is
-    /// a quarter of the bytes of a sketch: over all shards, a sixteenth of the memory limit, or less
-    /// with several quotas.
+    /// Returns the memory budget of one shard for records of resets. Records of blocks have a separate
+    /// budget of the same size.
+    ///
+    /// It is a quarter of the bytes of one sketch. With one quota, the budgets of all shards add up to a
+    /// sixteenth of the memory limit. With several quotas, they are smaller.
     pub(super) fn note_budget(&self) -> NoteBudget<'_> {
         let bytes_max = self.sketch_bytes.load(Ordering::Relaxed) / 4;
         NoteBudget { bytes_max, account: &self.account }
@@ -93,15 +97,17 @@ impl Shared {
 
     /// Returns `true` if the policy or one of its tiers has a longer window than `limits`.
     ///
-    /// [`Window::advance`] would drop entries that `limits` no longer counts, but that the longer window
-    /// may still count. Reads therefore advance a copy. Charges and refunds do not advance.
+    /// In that case, reads advance a copy of the key's window, and charges and refunds do not advance it.
+    /// [`Window::advance`] drops the entries that `limits` no longer counts, but the longer window may
+    /// still count them.
     pub(super) fn has_longer(&self, limits: &Limits) -> bool {
         limits.longest() < self.longest()
     }
 }
 
-/// Measures how long a lock is held. It is used only for growth, sweeps, eviction and snapshots, because
-/// two readings of the clock take longer than an ordinary check.
+/// Measures how long a lock is held by an operation that may take long, such as growing the table,
+/// placing waiters or writing a snapshot. Ordinary checks are not measured: two readings of the clock
+/// take longer than the check.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LockTimer(Instant);
 
@@ -123,9 +129,9 @@ pub(super) struct Counters {
     pub(super) overflowed: u64,
     pub(super) swept: u64,
     pub(super) longest_hold: Duration,
-    /// Recorded units of all logs, as of the last complete sweep.
+    /// Units recorded in all logs, as of the last complete pass of the sweep.
     pub(super) log_units: u64,
-    /// The same for the slots that the current sweep has examined.
+    /// Units recorded in the logs that the current pass has examined so far.
     pub(super) log_units_so_far: u64,
 }
 
@@ -135,19 +141,21 @@ pub(super) struct Counters {
 #[repr(C)]
 pub(super) struct Shard<W> {
     pub(super) slots: Slots<W>,
-    /// The latest moment of any operation. Earlier ones are clamped to it.
+    /// The latest moment of any operation. An operation with an earlier moment uses this one.
     pub(super) latest: Moment,
     /// Checks until the next sweep.
     pub(super) until_sweep: u32,
-    /// The position of the sweep, which goes down: it examines the slot before this one next.
+    /// The number of slots that the sweep has yet to examine in this pass. It goes from high slots to
+    /// low ones, so the slot before this position is next.
     pub(super) sweep_at: usize,
-    /// The tick before which a sweep cannot drop a key.
+    /// The tick before which no key expires, so that a sweep could not drop any.
     pub(super) idle: IdleBound,
     /// Whether the table is shrinking, which takes several steps.
     pub(super) is_shrinking: bool,
-    /// The last epoch given to a new key.
+    /// The last epoch given to a new key without a recorded reset. A receipt carries the epoch of its
+    /// key, and is void once the key has another one.
     pub(super) last_epoch: u16,
-    /// One per quota. Empty until a key does not fit.
+    /// One sketch per quota. There are none until a key does not fit.
     pub(super) sketches: Vec<Sketch>,
     pub(super) counters: Counters,
     pub(super) cold: Box<ColdState>,
@@ -168,9 +176,9 @@ impl ColdState {
     pub(super) const BYTES: usize = size_of::<Self>() + 16;
 }
 
-/// Checks of a shard between two sweeps.
+/// The number of checks, of existing keys with a single quota, after which a shard sweeps a few slots.
 const SWEEP_EVERY: u32 = 128;
-/// Slots that such a sweep examines.
+/// The number of slots examined then.
 const SWEEP_SLOTS: usize = 4;
 
 impl<W: Window> Shard<W> {
@@ -191,8 +199,9 @@ impl<W: Window> Shard<W> {
 
     /// Decides for one unit under the policy's only quota, and takes it if allowed.
     ///
-    /// This is the fast path: the key is in the table, and time does not go back. The decision is
-    /// written while the lock is held, so that its parts need not be saved across the unlock.
+    /// This is the fast path: the key is in the table, and time does not go back. All other cases are
+    /// left to functions that are not inlined. The decision is built while the lock is held, because
+    /// its parts would otherwise have to be saved during the unlock.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     pub(super) fn check_one(
@@ -201,8 +210,9 @@ impl<W: Window> Shard<W> {
         moment: Moment,
         shared: &Shared,
     ) -> Decision {
-        // Only `now` is compared. `date` may be a tick earlier than before, which is valid: a log whose
-        // last entry is later than `date` does not use its fast path.
+        // Only `now` is compared. `date` may still be a tick earlier than in the last check. This is
+        // valid: a log whose last entry is later than `date` leaves its own fast path and inserts the
+        // unit in order.
         if moment.now < self.latest.now {
             return self.check_one_slowly(fingerprint, moment, shared);
         }
@@ -245,7 +255,7 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Decides for a key with one quota whose slot is `at`, and takes the units if allowed.
+    /// Decides for the key in slot `at` under a single quota, and takes the units if allowed.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     pub(super) fn check_at(
@@ -255,9 +265,9 @@ impl<W: Window> Shard<W> {
         shared: &Shared,
     ) -> CompactDecision {
         let moment = self.clamp_time(request.moment);
-        let known = check_window(self.slots.window(at), request, moment, shared);
+        let decision = check_window(self.slots.window(at), request, moment, shared);
         self.sweep_in_turn(shared);
-        known
+        decision
     }
 
     /// Decides, and takes the units if allowed.
@@ -280,6 +290,7 @@ impl<W: Window> Shard<W> {
         if let Some(denial) = self.blocked_denial(request, shared) {
             return denial;
         }
+        // The block may be over, but not removed yet. The key's slot is then still hidden.
         self.with_slot(request.fingerprint, shared, |shard| {
             shard.peek_ignoring_blocks(request, shared)
         })
@@ -314,8 +325,8 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Takes the units without a check, also above the limit. The sketches count them if the key does
-    /// not fit.
+    /// Takes the units without a check, even above the limit. If the key does not fit, the sketches count
+    /// them.
     pub(super) fn take(&mut self, request: &Request<'_>, shared: &Shared, wakers: &mut Wakers) {
         let request = self.with_clamped_time(request);
         let fingerprint = request.fingerprint;
@@ -323,6 +334,7 @@ impl<W: Window> Shard<W> {
         let found = self.slots.find(request.fingerprint);
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
             self.open_sketches(shared);
+            // Called only because it advances the sketches to now.
             let _ = self.estimates(&request);
             for sketch in &mut self.sketches {
                 sketch.add(request.fingerprint, request.cost);
@@ -337,7 +349,7 @@ impl<W: Window> Shard<W> {
         self.place_again(fingerprint, shared, wakers);
     }
 
-    /// Refunds the units of a receipt. Returns their number.
+    /// Refunds the units of a receipt. Returns the number of units refunded: zero if the receipt is void.
     pub(super) fn give_back(
         &mut self,
         request: &Request<'_>,
@@ -362,7 +374,8 @@ impl<W: Window> Shard<W> {
         given
     }
 
-    /// Refunds units without a receipt: the oldest that count, then the newest. Returns their number.
+    /// Refunds units without a receipt: first the oldest that still count, then the newest. Returns the
+    /// number of units refunded.
     pub(super) fn forgive(
         &mut self,
         request: &Request<'_>,
@@ -371,7 +384,8 @@ impl<W: Window> Shard<W> {
     ) -> u64 {
         let Request { fingerprint, limits, cost, .. } = *request;
         let now = self.clamp_time(request.moment).now;
-        // Waiters have not used their units yet, even if they are due. So their units are not forgiven.
+        // All waiters are set aside, even those that are due. They have not used their units yet, so
+        // those must not be forgiven.
         self.set_aside(fingerprint, WaiterSelection::ALL, shared);
         let given = self.window_to_reduce(request, shared).map_or(0, |window| {
             let oldest = (now + 1).saturating_sub(limits.longest());
@@ -385,8 +399,8 @@ impl<W: Window> Shard<W> {
         given
     }
 
-    /// Returns the window of a key whose units are about to be refunded. Advances it to now, unless that
-    /// would drop entries that another tier still counts.
+    /// Returns the window of a key whose units are about to be refunded, or `None` if the key is not in
+    /// the table. Advances it to now, unless that would drop entries that another tier still counts.
     fn window_to_reduce(&mut self, request: &Request<'_>, shared: &Shared) -> Option<&mut W> {
         let at = self.slots.find(request.fingerprint)?;
         let window = self.slots.window(at);
@@ -396,7 +410,8 @@ impl<W: Window> Shard<W> {
         Some(window)
     }
 
-    /// Runs `at_window` on a key's window, advanced to now.
+    /// Runs `at_window` on a key's window, or on a copy of it, advanced to now. Returns `None` if the key
+    /// is not in the table.
     pub(super) fn look<R>(
         &mut self,
         request: &Request<'_>,
@@ -409,8 +424,8 @@ impl<W: Window> Shard<W> {
         Some(look(window, &request, shared, |window| at_window(window, request.moment)))
     }
 
-    /// Removes a key, and places its waiters again. Receipts that were issued for it are void. Returns
-    /// `true` if it existed.
+    /// Removes a key and places its waiters again. Receipts that were issued for it become void. Returns
+    /// `true` if the key existed.
     pub(super) fn reset(
         &mut self,
         fingerprint: u64,
@@ -427,7 +442,8 @@ impl<W: Window> Shard<W> {
         true
     }
 
-    /// Returns the epoch of a new key.
+    /// Returns the epoch for a new key. If a reset of the key is recorded, it is the epoch that follows
+    /// the reset, and otherwise the next one of the shard.
     pub(super) fn new_epoch(&mut self, fingerprint: u64) -> u16 {
         self.cold.resets.next_epoch(fingerprint).unwrap_or_else(|| {
             self.last_epoch = self.last_epoch.wrapping_add(1);
@@ -435,8 +451,8 @@ impl<W: Window> Shard<W> {
         })
     }
 
-    /// Shrinks the sketches to the current limit. Estimates are rounded up: of two counts that become
-    /// one, the higher is kept.
+    /// Shrinks the sketches to the current memory limit. Estimates can only rise: where two counts are
+    /// merged, the higher one is kept.
     pub(super) fn shrink_sketches(&mut self, shared: &Shared) {
         let timer = LockTimer::start();
         let bytes = shared.sketch_bytes.load(Ordering::Relaxed);
@@ -478,12 +494,14 @@ impl<W: Window> Shard<W> {
         if let Some(denial) = self.blocked_denial(request, shared) {
             return denial;
         }
-        if self.end_block_in_time(request.fingerprint, shared) {
-            // A blocked key is stored under another fingerprint. Now it is found under its own again.
+        if self.end_block_if_over(request.fingerprint, shared) {
+            // The key was not found because a blocked key is stored under another fingerprint. Now it
+            // has its own again.
             return self.check(request, shared);
         }
         let possible = request.limits.quotas().iter().all(|quota| request.cost <= quota.limit);
         if !possible {
+            // The cost exceeds a limit, so no wait helps, and the key needs no slot.
             return self.peek_ignoring_blocks(request, shared);
         }
         self.sweep_for_new(SWEEP_FOR_NEW, shared);
@@ -497,7 +515,7 @@ impl<W: Window> Shard<W> {
         let decision = decide(window, request, shared, true);
         let idle_at = window.idle_at(shared.longest());
         if idle_at <= request.moment.now {
-            // A denied key without recorded units must not take memory.
+            // The request was denied and no units are recorded, so the key must not take memory.
             self.drop_slot(at, shared);
         } else {
             self.idle.include(idle_at);
@@ -507,7 +525,8 @@ impl<W: Window> Shard<W> {
 
     /// Adds a key whose units the caller records next. Returns `None` if it does not fit.
     pub(super) fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
-        // The tick at which the key expires is not known yet.
+        // When the key expires depends on the units that the caller records. Until they are known, zero
+        // is the only safe lower bound.
         self.idle.include(0);
         self.place_key(request, shared)
     }
@@ -522,7 +541,8 @@ impl<W: Window> Shard<W> {
 
     fn try_place_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
         let may_evict = shared.on_full.get() == OnFull::Lru;
-        // Checked before the window is created, which may allocate: in a flood, most keys do not fit.
+        // In a flood of new keys, most do not fit. So this is checked before a window is created, which
+        // may allocate.
         if self.slots.is_full() && !may_evict && !self.make_room(0, shared) {
             return None;
         }
