@@ -1,13 +1,14 @@
 //! Leases: units of a hot key, taken from Redis in one call and spent locally.
 //!
-//! The server dates leased units in the future: at its current time plus the lease length. This
-//! process measures the same length from the moment at which it sent the request, which is before
-//! the server executed it. So the lease ends before the date of its units, and every unit counts for
-//! at least a full window after it was spent. The clocks of the server and of this process need not
-//! agree. When a lease ends, its unused units are refunded.
+//! Redis records leased units in the future: at its current time plus the lease length. This process
+//! measures the same length from the moment at which it sends the request, which is before Redis
+//! executes it. So the lease ends before the time at which its units are recorded, and every unit
+//! counts for at least a full window after it was spent. The clocks of Redis and of this process need
+//! not agree. When a lease ends, its unused units are refunded.
 //!
-//! There is one exception. The monotonic clock stops while the machine is suspended, so a process
-//! that was suspended during a lease can still spend the rest of it.
+//! There is one exception. The monotonic clock stops while the machine is suspended. So a process that
+//! was suspended during a lease can spend the rest of it too late, when its units count for less than
+//! a window.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -33,9 +34,9 @@ pub(crate) struct Leases {
 pub(crate) struct LeaseSettings {
     /// How long a lease lasts.
     pub(crate) length: Duration,
-    /// The maximum number of keys with a lease.
+    /// The maximum number of keys whose demand is counted. Other keys get no lease.
     pub(crate) keys_max: usize,
-    /// One lease takes at most the limit divided by this.
+    /// The divisor for the size of a lease: it has at most `limit / share` units.
     pub(crate) share: u64,
 }
 
@@ -54,14 +55,15 @@ pub(crate) struct LeaseEntry {
 #[derive(Debug)]
 struct LeaseState {
     lease: Option<Lease>,
-    /// Closes when the last fetch ends. `None` before the first one.
+    /// Closes when the latest fetch ends. `None` before the first fetch.
     fetch: Option<watch::Receiver<()>>,
     /// The number of resets of the key. A lease that was requested before a reset is void.
     resets: u64,
-    /// Demand is counted per interval of one lease length. `demand` is that of the interval that
-    /// started at `since`, and `demand_before` that of the interval before it.
+    /// The start of the current interval. Demand is counted per interval of one lease length.
     since: Instant,
+    /// The units that checks have asked for in the current interval, granted or not.
     demand: u64,
+    /// The same for the previous interval.
     demand_before: u64,
     /// When the key was last checked.
     seen: Instant,
@@ -80,15 +82,20 @@ pub(crate) enum FetchRole {
 #[derive(Debug)]
 pub(crate) struct FetchGuard {
     _ends: watch::Sender<()>,
+    /// [`LeaseState::resets`] when the fetch started.
     resets: u64,
 }
 
 /// Units that Redis granted, and the state of the quotas in its reply.
 #[derive(Debug)]
 pub(crate) struct Lease {
+    /// Units that are not spent yet.
     left: u64,
+    /// The end of the lease, one lease length after `sent`.
     until: Instant,
+    /// When the request was sent. It also identifies the lease.
     sent: Instant,
+    /// The tick at which Redis recorded the units, and the epoch of the key. Refunds need both.
     tick: u64,
     epoch: u16,
     limits: ScriptLimits,
@@ -105,7 +112,7 @@ pub(crate) struct UnusedUnits {
     pub(crate) limits: ScriptLimits,
 }
 
-/// A key is hot if it is checked this often within one lease length.
+/// A key is hot for a check if its demand in one interval is at least this many times the cost.
 const HOT: u64 = 4;
 
 impl Leases {
@@ -117,7 +124,8 @@ impl Leases {
         self.settings.length
     }
 
-    /// Returns the entry of a key, or `None` if there are too many. The key then has no lease.
+    /// Returns the entry of a key, which is created if necessary. Returns `None` if there are too many
+    /// entries. The key then gets no lease.
     pub(crate) fn entry(&self, key: TieredKey, now: Instant) -> Option<Arc<LeaseEntry>> {
         let mut table = self.table.lock();
         if let Some(entry) = table.entries.get(&key) {
@@ -131,8 +139,9 @@ impl Leases {
         Some(entry)
     }
 
-    /// Removes idle entries. Returns `true` if there is space now. This visits all entries, so it is
-    /// done at most once per lease length. Otherwise a flood of keys would make every check do it.
+    /// Removes the entries of keys that were not checked for 16 lease lengths. Returns `true` if there
+    /// is space now. A sweep visits all entries, so there is at most one per lease length. Otherwise a
+    /// flood of keys would make every check sweep.
     fn sweep(&self, table: &mut LeaseTable, now: Instant) -> bool {
         let length = self.settings.length;
         if table.swept_at.is_some_and(|swept_at| now < swept_at + length) {
@@ -143,20 +152,22 @@ impl Leases {
         table.entries.len() < self.settings.keys_max
     }
 
-    /// Ends the leases of a key in all tiers, also those in flight. Returns their unused units.
+    /// Ends the leases of a key in all tiers, and returns their unused units. Leases in flight will be
+    /// void when they arrive.
     pub(crate) fn reset(&self, key: u64) -> Vec<UnusedUnits> {
         let table = self.table.lock();
         let of_key = table.entries.iter().filter(|(tiered, _)| tiered.key == key);
         of_key.filter_map(|(_, entry)| entry.reset()).collect()
     }
 
-    /// Returns the number of units to request in a lease, or `None` if the key is not hot.
+    /// Returns the number of units to request in a lease. Returns `None` if the key is not hot, or if
+    /// the largest lease would only cover this check.
     pub(crate) fn wanted(&self, entry: &LeaseEntry, cost: u64, limit: u64) -> Option<u64> {
         let state = entry.state.lock();
         let demand = state.demand.max(state.demand_before);
         let most = (limit / self.settings.share.max(1)).max(1);
-        // Slightly more than last time, so that one lease suffices if demand grows. Unused units
-        // are refunded.
+        // A quarter more than the recent demand, so that one lease suffices if demand grows. Unused
+        // units are refunded.
         let wanted = demand.saturating_add(demand / 4).min(most);
         (demand >= HOT.saturating_mul(cost) && wanted > cost).then_some(wanted)
     }
@@ -176,7 +187,7 @@ impl LeaseEntry {
         Self { state: Mutex::new(state) }
     }
 
-    /// Counts the demand of a new caller.
+    /// Adds the cost of a check to the demand. `length` is the lease length.
     pub(crate) fn note_demand(&self, cost: u64, now: Instant, length: Duration) {
         let mut state = self.state.lock();
         state.seen = now;
@@ -195,9 +206,10 @@ impl LeaseEntry {
         (state.demand, state.demand_before) = (0, 0);
     }
 
-    /// Returns the caller's role in fetching a lease, so that only one caller fetches.
+    /// Returns the caller's role in fetching a lease, so that only one caller fetches at a time.
     pub(crate) fn fetch_role(&self) -> FetchRole {
         let mut state = self.state.lock();
+        // `Ok` means that the channel is open, so the fetch is in flight. No value is ever sent.
         if let Some(fetch) = state.fetch.as_ref().filter(|fetch| fetch.has_changed().is_ok()) {
             return FetchRole::Follower(fetch.clone());
         }
@@ -206,7 +218,7 @@ impl LeaseEntry {
         FetchRole::Leader(FetchGuard { _ends: ends, resets: state.resets })
     }
 
-    /// Takes from the lease, if it has not expired and has enough units.
+    /// Takes `cost` from the lease. Returns `None` if the lease has ended or has too few units.
     pub(crate) fn take(&self, key: TieredKey, cost: u64, now: Instant) -> Option<Decision> {
         let mut state = self.state.lock();
         let lease = state.lease.as_mut()?;
@@ -226,13 +238,14 @@ impl LeaseEntry {
         ended.and_then(Lease::unused)
     }
 
-    /// Ends the lease that was requested at `sent`, if it still exists.
+    /// Ends the lease that was requested at `sent`, unless another one has replaced it. Returns its
+    /// unused units.
     pub(crate) fn end(&self, sent: Instant) -> Option<UnusedUnits> {
         let mut state = self.state.lock();
         state.lease.take_if(|lease| lease.sent == sent).and_then(Lease::unused)
     }
 
-    /// Ends the current lease, and the one in flight.
+    /// Ends the current lease, and returns its unused units. A lease in flight will be void.
     fn reset(&self) -> Option<UnusedUnits> {
         let mut state = self.state.lock();
         state.resets += 1;
@@ -241,9 +254,10 @@ impl LeaseEntry {
 }
 
 impl Lease {
-    /// Returns the lease that a reply grants, or `None` if the reply is a denial. The reply itself
-    /// allows the `cost` of the caller that requested the lease, even if the lease has ended by then.
-    /// So the lease does not contain those units.
+    /// Returns the lease that a reply grants, or `None` if the reply is a denial.
+    ///
+    /// The lease does not contain the `cost` of the caller that requested it: the reply itself allows
+    /// that, even if it arrives after the end of the lease.
     pub(crate) fn granted(
         reply: &KeyReply,
         sent: Instant,
@@ -276,8 +290,9 @@ impl Lease {
         (left > 0).then_some(UnusedUnits { tick, units: left, epoch, limits })
     }
 
-    /// Returns a decision that allows `cost`. Its quotas are those of the reply, aged until `now`, and
-    /// the units left in the lease are added to `remaining`.
+    /// Returns a decision that allows `cost`. Its quotas are those of the reply with two changes: the
+    /// units left in the lease are added to `remaining`, and the time since the request was sent is
+    /// subtracted from `reset_after`.
     pub(crate) fn decision(&self, key: TieredKey, cost: u64, now: Instant) -> Decision {
         let age = now.saturating_duration_since(self.sent);
         let mut quotas = self.quotas;
