@@ -1,11 +1,13 @@
 //! The descriptor tree of a domain, compiled for matching.
 //!
-//! The entries of a request select one node per level: the first entry at the root, each further entry
-//! below the node of the entry before it. At one level, an entry selects
+//! Every entry of a request selects one node: the first entry at the root, each further entry below the
+//! node that the previous one selected. At its level, an entry selects
 //!
 //! 1. the node with its key and value,
-//! 2. otherwise the first node of the file with a `*` in its value that matches,
+//! 2. otherwise the first node, in the order of the file, with a `*` that matches,
 //! 3. otherwise the node with its key and without a value.
+//!
+//! Nodes are compared by name, which is `key_value`, or `key` for a node without a value.
 
 use std::collections::HashMap;
 
@@ -28,9 +30,9 @@ pub(super) struct TreeLevel {
 /// An index of the descriptors of one level, to find the one that an entry of a request selects.
 #[derive(Debug, Default)]
 pub(crate) struct LevelNames {
-    /// The positions of all descriptors, by `key_value`, or by `key` if they have no value.
+    /// The positions of all descriptors in the level, by name.
     by_name: HashMap<Box<str>, usize>,
-    /// The descriptors with a `*` in their value, in the order of the file.
+    /// The patterns and positions of descriptors with a `*`, in the order of the file.
     wildcards: Vec<(Pattern, usize)>,
 }
 
@@ -42,8 +44,9 @@ pub(super) struct TreeNode {
     pub(super) rule: Option<Rule>,
     /// Whether all values that match its pattern share one count (`share_threshold`).
     shares: bool,
+    /// Whether statistics show the request's value at this level.
     value_to_metric: bool,
-    /// How the statistics of its rule are named.
+    /// How the statistics of its rule are named, if no values on the path share a count.
     naming: Naming,
     below: TreeLevel,
 }
@@ -71,11 +74,11 @@ pub(super) struct TreeStep<'d> {
 pub(super) enum Naming {
     /// By the keys and values of the configuration.
     Configured,
-    /// The same, with the values of the request at levels with `value_to_metric`.
+    /// Like `Configured`, but with the values of the request at levels with `value_to_metric`.
     Values,
     /// By all values of the request, including empty ones (`detailed_metric`).
     Detailed,
-    /// The same, with the pattern where values share a count.
+    /// Like `Detailed`, but with the pattern where values share a count, and without empty values.
     DetailedShared,
 }
 
@@ -107,7 +110,7 @@ impl TreeLevel {
         last
     }
 
-    /// Collects all rules below, in the order of the file.
+    /// Collects the rules of this level and of all levels below it, in the order of the file.
     pub(super) fn rules<'d>(&'d self, found: &mut Vec<&'d Rule>) {
         for node in &self.nodes {
             found.extend(&node.rule);
@@ -117,7 +120,7 @@ impl TreeLevel {
 }
 
 impl LevelNames {
-    /// Creates the names of a level.
+    /// Creates the index of a level.
     pub(crate) fn new(specs: &[DescriptorSpec]) -> Self {
         let mut names = Self::default();
         for (index, spec) in specs.iter().enumerate() {
@@ -126,13 +129,14 @@ impl LevelNames {
         names
     }
 
-    /// Adds the name of a descriptor. Returns `false` if it exists already.
+    /// Adds the descriptor at `index`. Returns `false` if an earlier one has the same name.
     fn add(&mut self, name: String, index: usize) -> bool {
         self.wildcards.extend(Pattern::new(&name).map(|pattern| (pattern, index)));
         self.by_name.insert(name.into(), index).is_none()
     }
 
-    /// Returns the descriptor that an entry selects, and how. `name` is a reused buffer.
+    /// Returns the position of the descriptor that an entry selects, and how it matched. `name` is a
+    /// buffer that is overwritten, so that a walk allocates only once.
     pub(crate) fn find(&self, entry: &Entry<'_>, name: &mut String) -> Option<(usize, MatchKind)> {
         if self.by_name.is_empty() {
             return None;
@@ -158,10 +162,11 @@ impl TreeStep<'_> {
         if self.shares() { self.node.value_of(entry) } else { entry.value }
     }
 
-    /// Appends this level to the name of the statistics: `.key_value`, or `.key` without a value.
+    /// Appends this level to `label`, the name of the statistics: `.key_value`, or `.key` without a value.
     pub(super) fn name_series(&self, entry: &Entry<'_>, naming: Naming, label: &mut String) {
         let is_detailed = matches!(naming, Naming::Detailed | Naming::DetailedShared);
         let shows_values = is_detailed || self.node.value_to_metric;
+        // A value that the configuration contains is always shown.
         let value = match self.kind {
             MatchKind::Wildcard if self.node.shares || !shows_values => self.node.value_of(entry),
             MatchKind::Key if !shows_values => "",
@@ -169,7 +174,8 @@ impl TreeStep<'_> {
         };
         label.push('.');
         label.push_str(entry.key);
-        // With `detailed_metric`, an empty value keeps its `_`, as in the reference service.
+        // As in the reference service: with `detailed_metric`, an empty value keeps its `_`, unless
+        // values share a count anywhere on the path.
         if naming == Naming::Detailed || !value.is_empty() {
             label.push('_');
             label.push_str(value);
@@ -192,8 +198,10 @@ impl TreeNode {
         }
     }
 
-    /// Returns the node's value, such as `a*`. Names are matched as a whole, so an entry with another
-    /// key can match the node: then there is no such value, and the whole name is returned.
+    /// Returns the node's value in the configuration, such as `a*`.
+    ///
+    /// The pattern covers the whole name, so it may match an entry with another key: `a_*` also matches
+    /// key `a_b` with value `c`. In that case, the whole name is returned.
     fn value_of(&self, entry: &Entry<'_>) -> &str {
         let rest = self.name.strip_prefix(entry.key);
         rest.and_then(|rest| rest.strip_prefix('_')).unwrap_or(&self.name)
@@ -201,8 +209,9 @@ impl TreeNode {
 }
 
 impl Builder<'_, '_> {
-    /// Compiles one level and all levels below it. `label` names the levels above it. `by_values` is
-    /// set if one of those has `value_to_metric`.
+    /// Compiles one level and all levels below it. `label` is the name of the node above: the domain,
+    /// and the name of every node on the path. `depth` is the number of levels above, and `by_values` is
+    /// set if a node on the path has `value_to_metric`.
     pub(super) fn level(
         &mut self,
         specs: &[DescriptorSpec],
@@ -223,6 +232,7 @@ impl Builder<'_, '_> {
                 return Err(wrong(format!("{label}: {message}")));
             }
             let by_values = by_values || spec.value_to_metric;
+            // Also applies to the levels below, unless they set their own.
             let failure_mode = spec.failure_mode.unwrap_or(store.failure_mode);
             let store = DomainStore { failure_mode, ..store };
             let rule = match &spec.limit {
@@ -250,8 +260,9 @@ impl Builder<'_, '_> {
     }
 }
 
-/// Returns `key_value`, or `key` if there is no value. As in the reference service, two different
-/// pairs can have the same name: `a` with `b_c`, and `a_b` with `c`.
+/// Returns the name of a descriptor: `key_value`, or `key` if there is no value. As in the reference
+/// service, two descriptors can have the same name: key `a` with value `b_c`, and key `a_b` with value
+/// `c`. `label` is used in errors.
 fn name(spec: &DescriptorSpec, label: &str) -> Result<String, Error> {
     let DescriptorSpec { key, value, .. } = spec;
     if key.is_empty() {
