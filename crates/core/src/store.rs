@@ -175,7 +175,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns `true` if the store is available, and `false` while a circuit breaker is open.
+    /// Returns `true` if the store is available, and `false` while a circuit breaker is open or while its
+    /// servers cannot be reached.
     fn is_available(&self) -> bool {
         true
     }

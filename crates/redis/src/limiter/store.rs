@@ -158,7 +158,8 @@ impl Store for RedisLimiter {
     }
 
     fn is_available(&self) -> bool {
-        self.stats().breaker != BreakerState::Open
+        let servers = &self.inner.redis.shared.servers;
+        servers.breaker_state() != BreakerState::Open && servers.is_reachable()
     }
 
     fn warnings(&self) -> StoreResult<'_, Vec<String>> {

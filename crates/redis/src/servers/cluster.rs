@@ -102,6 +102,15 @@ impl Cluster {
         serving.filter_map(|address| state.nodes.get(address).cloned()).collect()
     }
 
+    /// Returns `false` if no primary can be reached, or if the first lookup of the slots failed.
+    pub(crate) fn is_reachable(&self) -> bool {
+        let serving = self.serving();
+        if serving.is_empty() {
+            return !matches!(*self.refreshed.borrow(), Some(Err(_)));
+        }
+        serving.iter().any(|node| !node.is_unreachable())
+    }
+
     /// Every primary, looked up now.
     pub(crate) async fn primaries(&self, until: Instant) -> Result<Vec<Arc<Node>>, Failure> {
         self.refresh(until).await?;

@@ -250,6 +250,16 @@ impl Servers {
         node.is_none_or(|node| node.breaker_state() != BreakerState::Open)
     }
 
+    /// Returns `false` if no server that holds keys can be reached, as far as is known. Needs no
+    /// call: connections are attempted in the background.
+    pub(crate) fn is_reachable(&self) -> bool {
+        match &self.layout {
+            Layout::Single(node) | Layout::Given { node, .. } => !node.is_unreachable(),
+            Layout::Sentinel(sentinel) => sentinel.is_reachable(),
+            Layout::Cluster(cluster) => cluster.is_reachable(),
+        }
+    }
+
     /// Returns the worst breaker state of all servers.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         let nodes = match &self.layout {

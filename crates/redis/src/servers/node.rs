@@ -1,7 +1,7 @@
 //! One server: its connection, its breaker, its clock.
 
 use core::fmt;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub(crate) struct Node {
     clock_jumps: ClockJumpDetector,
     counts: Arc<ServerCounts>,
     events: Events,
+    /// Whether the last attempt to connect failed.
+    is_unreachable: AtomicBool,
     on_event: Option<OnEvent>,
 }
 
@@ -110,6 +112,7 @@ impl Node {
             clock_jumps: ClockJumpDetector::new(timing.step),
             counts,
             events: Events::default(),
+            is_unreachable: AtomicBool::new(false),
             on_event: None,
         }
     }
@@ -134,6 +137,11 @@ impl Node {
 
     pub(crate) fn breaker_state(&self) -> BreakerState {
         self.breaker.state(Instant::now())
+    }
+
+    /// Returns `true` if the last attempt to connect failed.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.is_unreachable.load(Ordering::Relaxed)
     }
 
     /// Returns the number of the connection on which the last reply arrived, after which all
@@ -333,6 +341,7 @@ impl Node {
     /// Records that the keeper has opened a connection.
     pub(super) fn note_connected(&self) {
         self.counts.connections.fetch_add(1, Ordering::Relaxed);
+        self.is_unreachable.store(false, Ordering::Relaxed);
         self.events.connected(&self.address);
         // The settings of another user may apply to it.
         *self.eval_refused.lock() = None;
@@ -348,6 +357,7 @@ impl Node {
     /// Records that the keeper could not open a connection.
     pub(super) fn note_not_connected(&self, failure: &Failure) {
         self.counts.failed(failure.reason());
+        self.is_unreachable.store(true, Ordering::Relaxed);
         self.events.failed(&self.address, "not connected", failure);
     }
 

@@ -118,6 +118,16 @@ impl Sentinel {
         self.state.borrow().primary.clone()
     }
 
+    /// Returns `false` if the primary cannot be reached, or if no Sentinel has reported it.
+    pub(crate) fn is_reachable(&self) -> bool {
+        let state = self.state.borrow();
+        let has_failed = |view: &SentinelReport| matches!(view, SentinelReport::Failed(..));
+        match &state.primary {
+            Some(primary) => !primary.is_unreachable(),
+            None => !state.views.iter().all(has_failed),
+        }
+    }
+
     /// Returns the primary. Waits until a Sentinel reports it.
     ///
     /// # Errors

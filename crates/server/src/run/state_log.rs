@@ -86,14 +86,12 @@ impl StateLog {
             match self.failing.get(name).copied() {
                 None if !is_available => {
                     self.failing.insert(name.to_owned(), now);
-                    warn!(
-                        "store {name}: circuit breaker open, policies decide by their failure mode"
-                    );
+                    warn!("store {name}: unavailable, policies decide by their failure mode");
                 }
                 Some(since) if is_available => {
                     self.failing.remove(name);
                     let time = Seconds(now - since);
-                    info!("store {name}: circuit breaker closed after {time}");
+                    info!("store {name}: available again after {time}");
                 }
                 _ => {}
             }

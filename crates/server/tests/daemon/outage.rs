@@ -64,6 +64,26 @@ fn healthcheck_follows_redis_if_it_is_switched_on() {
     assert_eq!(health(&daemon), (500, 503));
 }
 
+// A process that cannot reach Redis from the start must not receive requests, although no request has
+// failed yet. It becomes ready without one, too.
+#[test]
+fn daemon_that_starts_without_redis_is_ready_when_redis_is_back() {
+    let mut redis = RedisServer::start().unwrap();
+    redis.kill().unwrap();
+    let folder = Folder::new("outage_start");
+    let daemon = daemon(&folder, &redis, &[]);
+    let said = |words: &str| {
+        poll(words, || Ok(daemon.said().contains(words).then_some(())))
+            .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));
+    };
+    poll("503", || Ok((health(&daemon).1 == 503).then_some(()))).unwrap();
+    said(&format!("not connected: Redis: cannot connect to 127.0.0.1:{}", redis.port()));
+    redis.restart().unwrap();
+    poll("200", || Ok((health(&daemon).1 == 200).then_some(()))).unwrap();
+    said("connected to Redis again");
+    assert_eq!(ask(&daemon), 200);
+}
+
 #[test]
 fn a_daemon_that_allows_without_redis_is_ready() {
     let mut redis = RedisServer::start().unwrap();

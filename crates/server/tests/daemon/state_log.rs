@@ -26,7 +26,7 @@ fn a_redis_that_fails_and_returns_is_logged() {
     })
     .unwrap();
     redis.suspend().unwrap();
-    for words in ["circuit breaker open", "degraded: the failure mode decides"] {
+    for words in ["unavailable, policies decide", "degraded: the failure mode decides"] {
         poll(words, || {
             assert!(daemon.check("api", "k"));
             Ok(daemon.said().contains(words).then_some(()))
@@ -34,7 +34,7 @@ fn a_redis_that_fails_and_returns_is_logged() {
         .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));
     }
     redis.resume().unwrap();
-    for words in ["circuit breaker closed", "no longer degraded"] {
+    for words in ["available again", "no longer degraded"] {
         poll(words, || {
             assert!(daemon.check("api", "k"));
             Ok(daemon.said().contains(words).then_some(()))
