@@ -9,12 +9,12 @@ use crate::error::{Error, ErrorKind};
 ///
 /// | algorithm | over-admits | denies too much | memory per key |
 /// |---|---|---|---|
-/// | `Log` | never | never | 55 to 64 bytes, plus about a byte per request beyond the first few; some 660 bytes more with several quotas |
+/// | `Log` | never | never | 56 to 70 bytes, plus about a byte per request beyond the first few; some 660 bytes more with several quotas |
 /// | `LogCapped` | never | for a merged span, at most `24 x window / bytes_max` from 4096 bytes on | as `Log`, at most `bytes_max` |
-/// | `Counter` | up to twice the limit for bursts that straddle two windows in the worst case | up to one window | 37 to 43 bytes |
-/// | `Segments` | never | for one segment | 46 to 54 bytes, plus `count + 1` counters of 1 to 8 bytes |
-/// | `Gcra` | up to twice the limit (a full burst and the refill of a window) | never | 28 to 33 bytes |
-/// | `Fixed` | up to twice the limit (two bursts around a boundary) | never | 28 to 33 bytes |
+/// | `Counter` | up to twice the limit for bursts that straddle two windows in the worst case | up to one window | 38 to 48 bytes |
+/// | `Segments` | never | for one segment | 47 to 59 bytes, plus `count + 1` counters of 1 to 8 bytes |
+/// | `Gcra` | up to twice the limit (a full burst and the refill of a window) | never | 29 to 36 bytes |
+/// | `Fixed` | up to twice the limit (two bursts around a boundary) | never | 29 to 36 bytes |
 ///
 /// As text, an algorithm is its name, followed by its parameter if it has one:
 ///
