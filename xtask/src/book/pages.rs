@@ -107,8 +107,8 @@ fn check_address(link: &str) -> Result<(), &'static str> {
 mod tests {
     use super::*;
 
-    const A: &str = r##"<h1 id="top">A</h1><a href="b.html#part">b</a><img src="b.svg">
-        <code>&lt;a href=&quot;gone.html&quot;&gt;</code>"##;
+    const A: &str = r#"<h1 id="top">A</h1><a href="b.html#part">b</a><img src="b.svg">
+        <code>&lt;a href=&quot;gone.html&quot;&gt;</code>"#;
 
     fn findings(link: &str) -> Vec<String> {
         let a = format!(r#"{A}<a href="{link}">x</a>"#);
