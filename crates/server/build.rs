@@ -8,13 +8,15 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=SLIDEGATE_COMMIT");
     let commit = commit().map_or_else(String::new, |commit| format!(" ({commit})"));
-    println!("cargo::rustc-env=SLIDEGATE_BUILD_COMMIT={commit}");
-    println!("cargo::rustc-env=SLIDEGATE_BUILD_FEATURES={}", features());
+    // Cargo also sets these variables for `cargo run`. The daemon warns of unknown variables that start
+    // with its own prefix.
+    println!("cargo::rustc-env=BUILD_COMMIT={commit}");
+    println!("cargo::rustc-env=BUILD_FEATURES={}", features());
     let compiler = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let rustc = output(&compiler, &["--version"]).unwrap_or_else(|| "rustc".to_owned());
-    println!("cargo::rustc-env=SLIDEGATE_BUILD_RUSTC={rustc}");
+    println!("cargo::rustc-env=BUILD_RUSTC={rustc}");
     let target = env::var("TARGET").unwrap_or_default();
-    println!("cargo::rustc-env=SLIDEGATE_BUILD_TARGET={target}");
+    println!("cargo::rustc-env=BUILD_TARGET={target}");
 }
 
 /// Returns the commit that is built: from the variable, from a published package, or from git.

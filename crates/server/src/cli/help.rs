@@ -6,13 +6,13 @@ protocol, an HTTP API, forward auth for nginx and Caddy, and the Redis protocol.
 /// Printed by `--version`; `-V` prints the first word only.
 pub(super) const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
-    env!("SLIDEGATE_BUILD_COMMIT"),
+    env!("BUILD_COMMIT"),
     "\nfeatures: ",
-    env!("SLIDEGATE_BUILD_FEATURES"),
+    env!("BUILD_FEATURES"),
     "\n",
-    env!("SLIDEGATE_BUILD_RUSTC"),
+    env!("BUILD_RUSTC"),
     "\n",
-    env!("SLIDEGATE_BUILD_TARGET"),
+    env!("BUILD_TARGET"),
 );
 
 pub(super) const EXAMPLES: &str = "\
