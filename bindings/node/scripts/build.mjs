@@ -7,7 +7,7 @@
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, existsSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
@@ -21,9 +21,10 @@ for (const project of ['tsconfig.json', 'tsconfig.client.json']) {
 // The package is CommonJS. Browsers load the client as ES modules.
 writeFileSync(join(root, 'dist/esm/package.json'), '{ "type": "module" }\n')
 
-const [library = `../../target/release/${libraryName()}`] = process.argv.slice(2)
-const source = join(root, library)
-if (existsSync(source)) {
+const [library] = process.argv.slice(2)
+const source = resolve(library ?? join(root, '../../target/release', libraryName()))
+// Without a native module, the client can still be built.
+if (library !== undefined || existsSync(source)) {
   const { platformName } = require('../dist/platform.js')
   copyFileSync(source, join(root, `slidegate.${platformName()}.node`))
 }
