@@ -18,7 +18,7 @@ const KEYS_MAX: usize = 1024;
 /// Longer keys are counted, but shown and looked up by their digest only.
 const KEY_BYTES_MAX: usize = 1024;
 /// Requests per second up to which every request is recorded.
-const EVERY_REQUEST_MAX: f64 = 250.0;
+const EVERY_REQUEST_MAX: f64 = 32.0;
 /// The least share of requests that is recorded: one of this number.
 const STRIDE_MAX: u32 = 4096;
 /// Seconds after which a request counts half.
