@@ -21,7 +21,7 @@ use crate::http::{BodyLimits, Connections, parse, read_json, reply};
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
-const JS: &str = include_str!("page.js");
+const JS: &str = concat!(include_str!("elements.js"), "\n", include_str!("page.js"));
 
 /// The page loads nothing from elsewhere, and runs no script but its own.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
