@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use slidegate::{Error, ManualClock, MonotonicClock};
+use slidegate::{Error, Event, ManualClock, MonotonicClock};
 use slidegate_gate::{Ask, Caller, GateDecision, Metrics, Observer, Sleep, WaitOptions, check_all};
 use slidegate_redis::Redis;
 use tokio::time::timeout;
@@ -20,6 +20,14 @@ pub use self::plan::Plan;
 use crate::domain::Statistics;
 use crate::gates::{GateFactory, GateSettings, NoRestore, Restore, Stores, throttle_state};
 use crate::spec::Spec;
+
+/// The maximum number of requests in a reply about the history of a key.
+pub(crate) const HISTORY_MAX: usize = 10_000;
+
+/// Returns the latest [`HISTORY_MAX`] requests of a history.
+pub(crate) fn latest(events: &[Event]) -> &[Event] {
+    &events[events.len().saturating_sub(HISTORY_MAX)..]
+}
 
 /// The time for one store to report about its servers.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);

@@ -18,6 +18,7 @@ use super::request::{
     ReserveRequest, ResetRequest, SettleRequest, check_options, no_query, parse,
 };
 use super::{HttpState, Reply, body};
+use crate::engine::latest;
 use crate::spec::{CandidateSpec, PolicySpec};
 
 type ApiResult = Result<Reply, ApiError>;
@@ -258,10 +259,11 @@ pub(super) async fn history(state: &HttpState, request: &mut Request<Incoming>) 
     let plan = state.engine().plan();
     let KeyTarget { gate, tier, key } = history.find(&plan, state.settings().key_max)?;
     let events = gate.history(key, tier).await?;
-    let left_out = events.len().saturating_sub(state.settings().history_max);
+    let shown = latest(&events);
+    let left_out = events.len() - shown.len();
     let event = |event: &slidegate::Event| json!({"at": Seconds(event.at), "units": event.units});
-    let events: Vec<_> = events[left_out..].iter().map(event).collect();
-    Ok(reply::plain(&json!({"policy": gate.name(), "events": events, "left_out": left_out})))
+    let shown: Vec<_> = shown.iter().map(event).collect();
+    Ok(reply::plain(&json!({"policy": gate.name(), "events": shown, "left_out": left_out})))
 }
 
 /// `POST /v1/reset`

@@ -69,8 +69,6 @@ pub struct HttpSettings {
     pub all_or_nothing_max: usize,
     /// The longest time that a check may wait for units.
     pub wait_max: Duration,
-    /// The maximum number of entries in a key's history; later entries win.
-    pub history_max: usize,
     /// How forward auth finds the client's address. If any proxy is trusted, only trusted proxies
     /// may use it.
     pub client: ClientAddress,
@@ -138,7 +136,6 @@ impl Default for HttpSettings {
             batch_max: 1000,
             all_or_nothing_max: ASKS_MAX,
             wait_max: Duration::from_secs(30),
-            history_max: 10_000,
             client: ClientAddress::peer(),
             access: Access::open(),
             names: HostNames::default(),

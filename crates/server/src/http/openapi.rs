@@ -15,6 +15,7 @@ use super::reply;
 use super::request::no_query;
 use super::route::{Operation, ROUTES, ReplySchema, Route};
 use super::{HttpSettings, HttpState, Reply};
+use crate::engine::HISTORY_MAX;
 use crate::receipt::TEXT_MAX as RECEIPT_MAX;
 
 /// `GET /openapi.json`
@@ -82,7 +83,7 @@ fn schemas(settings: &HttpSettings, policies: &[&str]) -> Value {
         ("@key_max", json!(settings.key_max)),
         ("@batch_max", json!(settings.batch_max)),
         ("@all_or_nothing_max", json!(settings.all_or_nothing_max)),
-        ("@history_max", json!(settings.history_max)),
+        ("@history_max", json!(HISTORY_MAX)),
         ("@units_max", json!(Quota::LIMIT_MAX)),
         ("@quotas_max", json!(Policy::QUOTAS_MAX)),
         ("@receipt_max", json!(RECEIPT_MAX)),

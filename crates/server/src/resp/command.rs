@@ -9,7 +9,7 @@ use super::parse::CommandArguments;
 use super::reply::{Replies, shown};
 use super::throttle::{Throttles, until_full};
 use crate::access::{Access, AccessError, Scope};
-use crate::engine::{Engine, Plan};
+use crate::engine::{Engine, Plan, latest};
 use crate::nearest;
 use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
 
@@ -76,8 +76,7 @@ impl Call<'_> {
     pub(super) async fn run(&mut self) -> AfterCommand {
         let Some(name) = self.arguments.get(self.input, 0) else { return AfterCommand::Continue };
         if self.is_http(name) {
-            self.replies
-                .error("ERR this is the Redis protocol, not HTTP: the connection is closed");
+            self.replies.error("ERR this is the Redis protocol, not HTTP: connection closed");
             return AfterCommand::Quit;
         }
         // Names are compared in lower case, without an allocation.
@@ -309,6 +308,7 @@ impl Call<'_> {
         let plan = self.engine.plan();
         let ask = self.ask(&plan, "policy key [TIER name]")?;
         let events = ask.gate.history(ask.key, ask.tier).await.map_err(failed)?;
+        let events = latest(&events);
         self.replies.array(events.len());
         for event in events {
             self.replies.array(2);

@@ -34,6 +34,7 @@ impl Server {
     async fn with(limits: RespLimits, access: Access) -> Self {
         let mut api = PolicySpec::new("api", vec![Quota::per_minute(3)]);
         api.tiers.insert("gold".to_owned(), vec![Quota::per_minute(5)]);
+        api.tiers.insert("bulk".to_owned(), vec![Quota::per_minute(20_000)]);
         let both = vec![Quota::per_second(2), Quota::per_hour(9)];
         let gcra = PolicySpec {
             algorithm: Algorithm::Gcra,
@@ -152,6 +153,25 @@ async fn throttle_as_redis_cell() {
     server.clock.advance(Duration::from_secs(60));
     assert_eq!(ask(&[]), "0 16 15 -1 2");
     assert!(ask(&["17"]).starts_with("1 16 15 -1"), "never fits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_contains_the_latest_10_000_requests() {
+    let server = Server::start().await;
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port)).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut check = redis::cmd("SG.CHECK");
+    check.arg("api").arg("k").arg("TIER").arg("bulk");
+    for _ in 0..10_003 {
+        server.clock.advance(Duration::from_millis(5));
+        let _: Vec<i64> = check.query_async(&mut connection).await.unwrap();
+    }
+    let mut history = redis::cmd("SG.HISTORY");
+    history.arg("api").arg("k").arg("TIER").arg("bulk");
+    let history: Vec<(u64, u64)> = history.query_async(&mut connection).await.unwrap();
+    assert_eq!(history.len(), 10_000);
+    assert_eq!(history.first(), Some(&(1_700_000_000_020, 1)));
+    assert_eq!(history.last(), Some(&(1_700_000_050_015, 1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -309,7 +329,7 @@ async fn an_incomplete_command_has_a_deadline() {
 async fn http_is_refused_before_commands_in_its_body_run() {
     let server = Server::start().await;
     server.cli(&["SG.CHECK", "api", "k", "COST", "3"]);
-    let refused = "-ERR this is the Redis protocol, not HTTP: the connection is closed\r\n";
+    let refused = "-ERR this is the Redis protocol, not HTTP: connection closed\r\n";
     let command = "SG.RESET api k\r\n";
     let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
     let heads = methods.map(|method| format!("{method} /x HTTP/1.1\r\nHost: a\r\n\r\n"));
