@@ -199,18 +199,24 @@ fn expired_keys_make_room_for_pairs() {
 }
 
 // Checks outside the fast path sweep too: keys that are checked less than once per window never use
-// it.
+// it, and neither do policies with several quotas.
 #[test]
 fn rare_checks_sweep_expired_keys() {
-    let clock = ManualClock::new(Duration::from_secs(1_800_000_000));
-    let policy = Policy::new("seldom", Quota::per_minute(3)).unwrap();
-    let limiter = Limiter::builder(policy).clock(clock.clone()).shards(1).build().unwrap();
-    (0..1000_u64).for_each(|key| drop(limiter.check(&key)));
-    for _ in 0..100_000 {
-        clock.advance(Duration::from_secs(61));
-        assert!(limiter.check("known").is_allowed());
+    let one = Policy::builder("one").quota(Quota::per_minute(3));
+    let several =
+        Policy::builder("several").quota(Quota::per_minute(3)).quota(Quota::per_second(2));
+    for policy in [one, several] {
+        let clock = ManualClock::new(Duration::from_secs(1_800_000_000));
+        let policy = policy.build().unwrap();
+        let name = policy.name().to_owned();
+        let limiter = Limiter::builder(policy).clock(clock.clone()).shards(1).build().unwrap();
+        (0..1000_u64).for_each(|key| drop(limiter.check(&key)));
+        for _ in 0..100_000 {
+            clock.advance(Duration::from_secs(61));
+            assert!(limiter.check("known").is_allowed());
+        }
+        assert_eq!(limiter.stats().keys, 1, "{name}");
     }
-    assert_eq!(limiter.stats().keys, 1);
 }
 
 // New keys sweep only if something may have expired. That must not keep expired keys in the table.

@@ -176,7 +176,7 @@ impl ColdState {
     pub(super) const BYTES: usize = size_of::<Self>() + 16;
 }
 
-/// The number of checks, of existing keys with a single quota, after which a shard sweeps a few slots.
+/// The number of checks of existing keys after which a shard sweeps a few slots.
 const SWEEP_EVERY: u32 = 128;
 /// The number of slots examined then.
 const SWEEP_SLOTS: usize = 4;
@@ -282,7 +282,9 @@ impl<W: Window> Shard<W> {
         let request = self.with_clamped_time(request);
         let window = self.slots.window(at);
         window.advance(request.limits, request.moment.now, &shared.account);
-        decide(window, &request, shared, true)
+        let decision = decide(window, &request, shared, true);
+        self.sweep_in_turn(shared);
+        decision
     }
 
     /// Decides without taking units.
