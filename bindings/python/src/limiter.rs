@@ -233,7 +233,7 @@ impl Limiter {
         notify: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let (call, receipt) = self.consume(py, receipt)?;
-        call.run(py, Operation::Refund(receipt), notify)
+        call.run(py, Operation::Refund(receipt.ok_or_else(used)?), notify)
     }
 
     /// Corrects a reservation to its actual cost. Returns the number of units charged in total.
@@ -246,10 +246,11 @@ impl Limiter {
         notify: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let (call, receipt) = self.consume(py, receipt)?;
-        call.run(py, Operation::Settle(receipt, actual.0), notify)
+        call.run(py, Operation::Settle(receipt.ok_or_else(used)?, actual.0), notify)
     }
 
-    /// Refunds a request that does not count, also at the candidate. Returns the new decision.
+    /// Refunds a request that does not count, also at the candidate, unless its receipt was refunded
+    /// or settled. Returns the new decision.
     #[pyo3(signature = (decision, *, notify = None))]
     fn uncount(
         &self,
@@ -261,7 +262,7 @@ impl Limiter {
             return Ok(decision.clone().into_any().unbind());
         };
         let (call, receipt) = self.consume(py, receipt.get())?;
-        let decided = decision.get().to_uncount(Some(receipt));
+        let decided = decision.get().to_uncount(receipt);
         call.run(py, Operation::Uncount(Box::new(decided)), notify)
     }
 
@@ -363,11 +364,23 @@ impl Limiter {
         Ok(Call { gate: self.0.clone(), key, cost, tier })
     }
 
-    fn consume(&self, py: Python<'_>, receipt: &Receipt) -> PyResult<(Call, slidegate::Receipt)> {
-        let (key, tier, parts) = receipt.consume(py)?;
-        let rebuilt = self.0.policy.receipt(key.bytes(), parts.units, parts.tick, parts.epoch);
-        Ok((self.call(key, Units::ONE, self.tier(tier)?)?, rebuilt))
+    /// Marks a receipt as used. Returns no receipt if it was used already.
+    fn consume(
+        &self,
+        py: Python<'_>,
+        receipt: &Receipt,
+    ) -> PyResult<(Call, Option<slidegate::Receipt>)> {
+        let (key, tier) = receipt.subject(py);
+        let call = self.call(key, Units::ONE, self.tier(tier)?)?;
+        let rebuilt = receipt.consume().map(|parts| {
+            self.0.policy.receipt(call.key.bytes(), parts.units, parts.tick, parts.epoch)
+        });
+        Ok((call, rebuilt))
     }
+}
+
+fn used() -> PyErr {
+    invalid("the receipt is used already: refund or settle it once")
 }
 
 impl Call {

@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use slidegate_bindings::PlainReceipt;
 
-use crate::error::invalid;
 use crate::key::{Key, Units};
 
 /// The arguments that rebuild a receipt.
@@ -89,12 +88,14 @@ impl Receipt {
         Self { key, tier, parts, is_used: AtomicBool::new(false) }
     }
 
-    /// Marks the receipt as used and returns its key, tier and parts.
-    pub(crate) fn consume(&self, py: Python<'_>) -> PyResult<(Key, Option<&str>, PlainReceipt)> {
+    /// Returns the key and the tier.
+    pub(crate) fn subject(&self, py: Python<'_>) -> (Key, Option<&str>) {
+        (self.key.clone_ref(py), self.tier.as_deref())
+    }
+
+    /// Marks the receipt as used and returns its parts. Returns `None` if it was used already.
+    pub(crate) fn consume(&self) -> Option<PlainReceipt> {
         // Only this flag is shared, so no ordering with other memory is needed.
-        if self.is_used.swap(true, Ordering::Relaxed) {
-            return Err(invalid("the receipt is used already: refund or settle it once"));
-        }
-        Ok((self.key.clone_ref(py), self.tier.as_deref(), self.parts))
+        (!self.is_used.swap(true, Ordering::Relaxed)).then_some(self.parts)
     }
 }

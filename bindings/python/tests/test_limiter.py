@@ -86,6 +86,14 @@ def test_other_operations():
     assert limiter.usage("third") == [0]
 
 
+def test_a_settled_request_is_not_uncounted():
+    limiter = Limiter("5/minute")
+    decision = limiter.check("k", 3)
+    limiter.settle(decision.receipt, 2)
+    assert limiter.uncount(decision).receipt is None
+    assert limiter.usage("k") == [2]
+
+
 def test_files_of_the_daemon_become_limiters(tmp_path):
     (tmp_path / "slidegate.yaml").write_text(CONFIG)
     limiters = slidegate.load(tmp_path / "slidegate.yaml", clock=ManualClock())

@@ -128,7 +128,10 @@ class Limiter(_native.Limiter):
         return await _run(self, self.settle, receipt, actual)
 
     async def uncount_async(self, decision: Decision) -> Decision:
-        """Refunds a request that does not count. Returns the new decision."""
+        """Refunds a request that does not count, unless its receipt was refunded or settled.
+
+        Returns the new decision.
+        """
         return await _run(self, self.uncount, decision)
 
     async def charge_async(self, key: Key, units: int, tier: Optional[str] = None) -> int:

@@ -262,7 +262,10 @@ class Limiter:
         """Corrects a reservation to its actual cost. Returns the units charged in total."""
 
     def uncount(self, decision: Decision, *, notify: _Notify = None) -> Decision:
-        """Refunds a request that does not count. Returns the new decision."""
+        """Refunds a request that does not count, unless its receipt was refunded or settled.
+
+        Returns the new decision.
+        """
 
     def charge(
         self,

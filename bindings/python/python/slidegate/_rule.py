@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import re
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, Union
 
@@ -13,6 +14,8 @@ from slidegate._limiter import Check, Key, Limiter, Policy, check_all, check_all
 from slidegate._native import Decision
 
 Headers = List[Tuple[str, str]]
+
+_LOG = logging.getLogger("slidegate")
 
 
 class View:
@@ -42,7 +45,9 @@ class RateLimit:
     tier        name of a tier, or a function of the request          none
     skip        function; requests for which it is true are allowed   none
     count       ``"all"``, ``"failed"`` (status 400 and above),       ``"all"``
-                ``"successful"``, or a function of the status
+                ``"successful"``, or a function of the status; if the
+                function raises, the response counts and the error
+                is logged
     =========== ===================================================== ========
 
     ``trusted_proxies``, ``header``, ``ipv4_prefix`` and ``ipv6_prefix`` say how the client's address
@@ -96,7 +101,12 @@ class RateLimit:
     def counts(self, status: int) -> bool:
         """Returns whether a response with this status counts."""
         if callable(self._count):
-            return bool(self._count(status))
+            try:
+                return bool(self._count(status))
+            except Exception:
+                # The response is complete and must not be lost.
+                _LOG.exception("`count` failed for status %s, so the response counts", status)
+                return True
         return self._count == "all" or (status >= 400) == (self._count == "failed")
 
     @property
@@ -266,7 +276,9 @@ class Passed:
         return [(rule.limiter, own) for rule, own in zip(self._rules, self.decisions)]
 
     def finish(self, status: int) -> Headers:
-        """Refunds the units of a response that does not count. Returns the header fields."""
+        """Refunds the units of a response that does not count, unless the handler has refunded or
+        settled them. Returns the header fields.
+        """
         for place in self._uncounted(status):
             limiter = self._rules[place].limiter
             self.decisions[place] = limiter.uncount(self.decisions[place])
