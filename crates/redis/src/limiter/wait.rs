@@ -72,8 +72,8 @@ impl Inner {
         Ok(decision)
     }
 
-    /// Returns the denial of a caller that has to wait behind others: `retry_after` is when its turn
-    /// comes. Returns `None` if that is not known, or if nothing is missing.
+    /// Returns the denial of a caller that has to wait behind others: its turn does not come before
+    /// `retry_after`. Returns `None` if that is not known, or if nothing is missing.
     async fn look_behind(
         &self,
         key: &[u8],
@@ -81,10 +81,10 @@ impl Inner {
         cost: Cost,
         ahead: u64,
     ) -> Option<Decision> {
-        let (limits, cost) = (self.limits(tier), ahead.saturating_add(cost.get()));
-        if cost > limits.least_limit() {
-            return None;
-        }
+        let (limits, own) = (self.limits(tier), cost.get());
+        // Units above the limit are taken in later windows. So the turn does not come before the
+        // whole limit is available, unless the caller's own cost never is.
+        let cost = ahead.saturating_add(own).min(limits.least_limit().max(own));
         let called = self.run_op(key, &limits, Op::Peek { cost }).await.ok()?;
         called.reply.decision(0).ok().filter(|decision| !decision.is_allowed())
     }

@@ -12,7 +12,7 @@ use slidegate::{
 use slidegate_redis::{Redis, RedisLimiter};
 use slidegate_testkit::server::{PATIENCE, RedisServer};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::common::{crew, eventually, failing, patient, runtime};
 use super::{ALGORITHMS, START, Stores, policy};
@@ -130,6 +130,34 @@ fn a_wait_that_would_be_too_long_is_denied_at_once() {
     });
 }
 
+// Together with the units ahead, both costs are above the limit. If that hides when the turn can come
+// at the earliest, the caller waits for its whole timeout and is then denied.
+#[test]
+fn waits_behind_a_queue_that_cannot_succeed_are_denied_at_once() {
+    let server = RedisServer::start().unwrap();
+    crew().block_on(async {
+        let half_an_hour = Duration::from_secs(1800);
+        for (limit, cost) in [(10_u32, 11), (1, 1)] {
+            let name = format!("behind-{limit}");
+            let limiter = limiter(&server, policy(&name, Quota::per_hour(limit), Algorithm::Log));
+            assert!(limiter.check_cost("k", Cost::new(limit.into()).unwrap()).await.is_allowed());
+            let ahead = Arc::clone(&limiter);
+            let ahead =
+                tokio::spawn(
+                    async move { ahead.wait_timeout("k", Cost::ONE, 4 * half_an_hour).await },
+                );
+            eventually("a waiter", async || limiter.stats().waiters == 1).await;
+            let waiting = limiter.wait_timeout("k", Cost::new(cost).unwrap(), half_an_hour);
+            let denied = timeout(PATIENCE, waiting).await.expect("no decision").unwrap();
+            assert!(!denied.is_allowed() && !denied.is_degraded(), "{denied:?}");
+            let after = denied.retry_after().duration();
+            assert_eq!(after.is_none(), cost > u64::from(limit), "{denied:?}");
+            assert!(after.is_none_or(|after| after > half_an_hour), "{denied:?}");
+            ahead.abort();
+        }
+    });
+}
+
 #[test]
 fn a_refund_in_this_process_wakes_the_first_waiter() {
     let server = RedisServer::start().unwrap();
@@ -191,8 +219,7 @@ fn waiters_are_bounded_per_key_and_in_total() {
             tasks.spawn(async move { waiter.wait_timeout(key, Cost::ONE, two_hours).await });
             eventually("a waiter", async || limiter.stats().waiters == waiters).await;
         }
-        // The third waiter: the cost is above the limit together with the one ahead, so nothing is
-        // known about its turn.
+        // The third waiter: the limit is free again after an hour, so its turn may come in time.
         let waiter = Arc::clone(&limiter);
         tasks.spawn(async move { waiter.wait_timeout("a", Cost::ONE, two_hours).await });
         eventually("a waiter", async || limiter.stats().waiters == 3).await;
