@@ -136,7 +136,7 @@ impl Gate {
     /// Returns the value of the label `mode`.
     pub fn mode(&self) -> &'static str {
         match self.rollout {
-            Rollout::Enforce if self.share.is_all() => "enforce",
+            Rollout::Enforce if self.is_enforced_for_all() => "enforce",
             Rollout::Enforce => "percentage",
             Rollout::Shadow => "shadow",
             Rollout::Off => "off",
@@ -169,6 +169,12 @@ impl Gate {
     #[inline]
     pub fn is_enforced(&self, key: &[u8]) -> bool {
         self.rollout == Rollout::Enforce && self.share.contains(&self.name, key)
+    }
+
+    /// Returns whether denials are enforced for every key. Without a key, it is unknown whether a
+    /// request is in the share, so a request without one is only denied by such a gate.
+    pub fn is_enforced_for_all(&self) -> bool {
+        self.rollout == Rollout::Enforce && self.share.is_all()
     }
 
     /// Returns the same gate with other quotas over the same state.
@@ -281,31 +287,6 @@ impl Gate {
                 self.conclude_result(&request, result, candidate)
             }),
         }
-    }
-
-    /// Returns the decision of the failure mode for a request without a key.
-    pub fn decide_failed(&self) -> Decision {
-        let decision = self.failure_decision();
-        // Without a key, it is unknown whether the request is in the share.
-        let enforced = self.rollout == Rollout::Enforce && self.share.is_all();
-        if enforced { decision } else { decision.into_shadow() }
-    }
-
-    /// Counts and reports a request that was decided without a key.
-    pub fn observe_without_key(&self, outcome: GateOutcome, is_degraded: bool, caller: Caller<'_>) {
-        self.observe(&Observation {
-            gate: self,
-            key: &[],
-            tier: None,
-            cost: Cost::ONE,
-            decision: None,
-            outcome,
-            is_degraded,
-            has_waited: false,
-            candidate_denies: None,
-            took: Duration::ZERO,
-            caller,
-        });
     }
 
     /// Returns the outcome of a decision of this gate alone.
@@ -493,7 +474,7 @@ impl Gate {
         }
     }
 
-    fn failure_decision(&self) -> Decision {
+    pub(crate) fn failure_decision(&self) -> Decision {
         let denies = self.store.policy().failure_mode() == FailureMode::Deny;
         let outcome = if denies { Outcome::Deny } else { Outcome::Allow };
         Decision::new(outcome, &[], None).into_degraded(DegradedReason::Other)

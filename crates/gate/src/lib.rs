@@ -46,6 +46,7 @@ mod operations;
 mod process;
 mod rollout;
 mod wait;
+mod without_key;
 
 pub use all::{ASKS_MAX, Ask, check_all};
 pub use builder::{GateBuilder, TIERS_MAX};

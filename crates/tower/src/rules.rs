@@ -11,7 +11,7 @@ use http::header::RETRY_AFTER;
 use http::{Extensions, HeaderMap, HeaderName, Response, StatusCode};
 use slidegate::{Clock, Decision, Outcome, QuotaDecision, RetryAfter};
 use slidegate_gate::{
-    Ask, Caller, GateDecision, GateOutcome, Rollout, TierId, WaitOptions, catch_panic, check_all,
+    Ask, Caller, GateDecision, GateOutcome, TierId, WaitOptions, catch_panic, check_all,
 };
 use slidegate_http::{Fields, PolicyDecision, PolicyFields, Problem, TraceParent};
 
@@ -267,18 +267,19 @@ impl LayerRules {
     #[cold]
     fn reject(&self, rule: &Rule, reason: SkipReason, head: &Head<'_>) -> Option<Box<Denial>> {
         let gate = &rule.gate;
-        // Without a key, it is unknown whether the request is in the share.
-        let is_enforced = gate.rollout() == Rollout::Enforce && gate.share().is_all();
-        let (denial, outcome) = match reason {
-            SkipReason::Skip => return None,
-            SkipReason::NoKey if is_enforced => (Denial::no_key(), GateOutcome::NoKey),
-            SkipReason::NoKey => (Denial::no_key(), GateOutcome::ShadowDenied),
-            // An error in the server's setup is reported even in shadow mode.
-            SkipReason::NoPeer => (Denial::no_peer(), GateOutcome::NoPeer),
-            SkipReason::Panicked => return self.fail(rule, head),
-        };
-        gate.observe_without_key(outcome, false, Caller::IN_PROCESS);
-        is_enforced.then(|| Box::new(denial))
+        match reason {
+            SkipReason::Skip => None,
+            SkipReason::NoKey => {
+                let is_denied = gate.deny_without_key(Caller::IN_PROCESS);
+                is_denied.then(|| Box::new(Denial::no_key()))
+            }
+            SkipReason::NoPeer => {
+                // An error in the server's setup is reported even in shadow mode.
+                gate.observe_without_key(GateOutcome::NoPeer, false, Caller::IN_PROCESS);
+                gate.is_enforced_for_all().then(|| Box::new(Denial::no_peer()))
+            }
+            SkipReason::Panicked => self.fail(rule, head),
+        }
     }
 
     /// Applies the failure mode to a request for which a user's function panicked.

@@ -127,13 +127,16 @@ impl Audit {
         }
     }
 
-    fn line(&self, observation: &Observation<'_>, decision: &Decision) -> String {
-        let Observation { gate, key, cost, caller, .. } = *observation;
-        let key = if gate.has_secret_keys() {
-            format!("hash:{:016x}", key.fingerprint(&self.secret))
-        } else {
-            String::from_utf8_lossy(key).into_owned()
-        };
+    fn line(&self, observation: &Observation<'_>) -> String {
+        let Observation { gate, key, cost, decision, is_degraded, caller, .. } = *observation;
+        // A request without a key is denied without a decision.
+        let key = decision.map(|_| {
+            if gate.has_secret_keys() {
+                format!("hash:{:016x}", key.fingerprint(&self.secret))
+            } else {
+                String::from_utf8_lossy(key).into_owned()
+            }
+        });
         let now = Duration::from_nanos(self.clock.now());
         let mut line = json!({
             "time": now.as_secs_f64(),
@@ -141,11 +144,11 @@ impl Audit {
             "key": key,
             "cost": cost.get(),
             "outcome": observation.outcome.name(),
-            "remaining": decision.remaining(),
-            "retry_after": decision.retry_after().duration().map(|wait| wait.as_secs_f64()),
-            "degraded": decision.is_degraded(),
+            "remaining": decision.map(Decision::remaining),
+            "retry_after": decision.and_then(|decision| decision.retry_after().duration()).map(|wait| wait.as_secs_f64()),
+            "degraded": is_degraded,
         });
-        if let Some(reason) = decision.degraded_reason() {
+        if let Some(reason) = decision.and_then(Decision::degraded_reason) {
             line["degraded_reason"] = reason.name().into();
         }
         if let Some(trace) = caller.trace() {
@@ -157,14 +160,13 @@ impl Audit {
 
 impl Observer for Audit {
     fn decided(&self, observation: &Observation<'_>) {
-        let Some(decision) = observation.decision else { return };
         // A gate that is switched off decides nothing.
         if observation.outcome == GateOutcome::Off || !self.wants(observation) {
             return;
         }
         // Lines that say that nothing can be written would only be in the way of the others.
         let is_lost = observation.outcome == GateOutcome::Unrecorded || {
-            let line = self.line(observation, decision);
+            let line = self.line(observation);
             self.state.waiting_more();
             let sent = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
             if !sent {

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use serde_json::Value;
 use slidegate::Algorithm;
-use slidegate_gate::Caller;
+use slidegate_gate::{Caller, Rollout};
 use slidegate_server::cli::config::{
     CheckOptions, Subject, TestOptions, check, explain, schema, test,
 };
-use slidegate_server::config::{Request, load};
+use slidegate_server::config::{Loaded, Request, load};
 use slidegate_server::domain::{Descriptor, Entry, LimitRequest, Options, answer};
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
@@ -84,16 +84,23 @@ fn colors_only_when_asked() {
     assert!(!without.contains('\u{1b}'));
 }
 
-fn explained(words: &[&str]) -> (u8, String) {
+fn good_file() -> Loaded {
     let mut request = Request::new([path("native/tested.yaml")]);
     request.secrets = false;
-    let loaded = load(&request).unwrap_or_else(|refused| panic!("{refused}"));
+    load(&request).unwrap_or_else(|refused| panic!("{refused}"))
+}
+
+fn explained(words: &[&str]) -> (u8, String) {
+    explained_by(&good_file(), words)
+}
+
+fn explained_by(loaded: &Loaded, words: &[&str]) -> (u8, String) {
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     let subject = Subject::parse(&words).unwrap();
     let mut out = Vec::new();
-    let code = explain(&loaded, &subject, false, &mut out);
+    let code = explain(loaded, &subject, false, &mut out);
     let mut json = Vec::new();
-    assert_eq!(explain(&loaded, &subject, true, &mut json), code);
+    assert_eq!(explain(loaded, &subject, true, &mut json), code);
     let object: Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(object["matched"], (code == OK));
     (code, text(out))
@@ -124,6 +131,11 @@ POST /login from 2001:db8:1:2::3
         text.contains("- rule closed denies: the request has no header x-internal-id"),
         "{text}"
     );
+    let mut shadow = good_file();
+    shadow.spec.policies.iter_mut().for_each(|policy| policy.rollout = Rollout::Shadow);
+    let (_, text) = explained_by(&shadow, &["GET", "/closed"]);
+    assert!(text.contains("- rule closed would deny: the request has no header"), "{text}");
+    assert!(text.contains("shadow mode: never denied"), "{text}");
     let (code, text) = explained(&["GET", "/nowhere"]);
     assert_eq!(code, FAILED);
     assert!(text.ends_with("no rule applies: the request is allowed and not counted\n"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use slidegate::{Cost, Quota};
-use slidegate_gate::{Caller, Page};
+use slidegate_gate::{Caller, Page, Rollout};
 use slidegate_server::config::{AuditDecisions, AuditSettings};
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
@@ -87,6 +87,35 @@ async fn denials_all_or_a_sample() {
             assert!(lines[0]["retry_after"].as_f64().unwrap() > 3500.0);
         }
     }
+}
+
+#[test]
+fn denials_without_a_key_are_written() {
+    let folder = Folder::new("audit_without_key");
+    let settings = settings(&folder, AuditDecisions::Denials);
+    let policy =
+        |name, rollout| PolicySpec { rollout, ..PolicySpec::new(name, vec![Quota::per_hour(2)]) };
+    let policies = vec![
+        policy("enforced", Rollout::Enforce),
+        policy("shadow", Rollout::Shadow),
+        policy("off", Rollout::Off),
+    ];
+    let spec = Spec { policies, ..Spec::default() };
+    let audit = Arc::new(Audit::start(&settings).unwrap());
+    let engine = Engine::with_observer(&spec, Some(audit), &mut NoRestore).unwrap();
+    for gate in engine.plan().gates() {
+        assert_eq!(gate.deny_without_key(Caller::IN_PROCESS), gate.name() == "enforced");
+    }
+    // The writer writes its lines before the log is closed.
+    drop(engine);
+    let lines = lines(&settings.path);
+    let outcomes: Vec<_> = lines.iter().map(|line| (&line["policy"], &line["outcome"])).collect();
+    let expected = [("enforced", "no_key"), ("shadow", "shadow_denied")];
+    assert_eq!(outcomes.len(), expected.len());
+    for (found, (policy, outcome)) in outcomes.into_iter().zip(expected) {
+        assert_eq!(found, (&policy.into(), &outcome.into()));
+    }
+    assert_eq!((&lines[0]["key"], &lines[0]["remaining"]), (&Value::Null, &Value::Null));
 }
 
 #[tokio::test]

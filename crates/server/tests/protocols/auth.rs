@@ -13,6 +13,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use serde_json::json;
 use slidegate::{Cost, Quota};
+use slidegate_gate::Rollout;
 use slidegate_http::{ClientAddress, HopField};
 use slidegate_server::http::{Handle, HttpSettings, HttpState, Peer, Reply};
 use slidegate_server::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec, Spec};
@@ -141,6 +142,36 @@ async fn keys_of_headers_and_tiers() {
     // The request without a key was not counted anywhere.
     let usage = json!({"policy": "all", "key": "address=192.0.2.1"});
     assert_eq!(proxy.post("/v1/usage", &usage).await.json()["quotas"][0]["used"], 4);
+}
+
+#[tokio::test]
+async fn a_missing_key_denies_only_if_the_policy_is_enforced_for_all_keys() {
+    let policies = [
+        ("enforced", Rollout::Enforce, 100, 403, "enforce\",outcome=\"no_key"),
+        ("some", Rollout::Enforce, 99, 204, "percentage\",outcome=\"shadow_denied"),
+        ("shadow", Rollout::Shadow, 100, 204, "shadow\",outcome=\"shadow_denied"),
+        ("off", Rollout::Off, 100, 204, "off\",outcome=\"off"),
+    ];
+    let mut spec = Spec::default();
+    for (name, rollout, enforce_percent, ..) in policies {
+        let policy = PolicySpec::new(name, vec![Quota::per_hour(1)]);
+        spec.policies.push(PolicySpec { rollout, enforce_percent, ..policy });
+        let mut rule = rule(name, name, vec![KeyPart::Header("x-api-key".to_owned())]);
+        rule.matches.paths = vec![format!("/{name}")];
+        rule.missing = MissingKey::Deny;
+        spec.rules.push(rule);
+    }
+    let (engine, _clock) = engine(&spec);
+    let state = HttpState::new(Arc::clone(&engine), HttpSettings::default());
+    let server = Running::of(Arc::new(state)).await;
+    let mut proxy = Client::connect(server.address).await;
+    for (name, _, _, status, labels) in policies {
+        let fields = caddy("GET", &format!("/{name}"), "192.0.2.1");
+        assert_eq!(ask(&mut proxy, "/auth", &fields).await.status, status, "{name}");
+        let line = format!("rate_limit_requests_total{{policy=\"{name}\",mode=\"{labels}\"}} 1\n");
+        let metrics = engine.metrics().render();
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    }
 }
 
 #[tokio::test]

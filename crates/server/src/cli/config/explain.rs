@@ -131,8 +131,15 @@ fn describe_rule(
             json!({"rule": name, "applies": false, "why": why})
         }
         RuleMatch::Denies(why) => {
-            lines.push(format!("- rule {name} denies: {why}"));
-            json!({"rule": name, "applies": true, "why": why, "denies": true})
+            // A request without a key is denied only if the policy is enforced for every key.
+            let policy = loaded.spec.policy(&rule.policy);
+            let lenient = policy.filter(|policy| {
+                (policy.rollout, policy.enforce_percent) != (Rollout::Enforce, 100)
+            });
+            let verb = if lenient.is_some() { "would deny" } else { "denies" };
+            lines.push(format!("- rule {name} {verb}: {why}"));
+            lines.extend(lenient.map(|policy| format!("    how: {}", how(policy))));
+            json!({"rule": name, "applies": true, "why": why, "denies": lenient.is_none()})
         }
         RuleMatch::Counts { why, key } => {
             let policy = loaded.spec.policy(&rule.policy);

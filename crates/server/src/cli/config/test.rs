@@ -229,13 +229,13 @@ fn ask_rules(
     engine: &Engine,
     request: &HttpRequest,
 ) -> Result<ActualDecision, String> {
-    let plan = engine.plan();
+    let (plan, caller) = (engine.plan(), Caller::IN_PROCESS);
     let request = AuthRequest::new(request, &loaded.settings);
-    let Ok(rules) = matching_rules(&plan, &request.source(), &request.headers) else {
+    let Ok(rules) = matching_rules(&plan, &request.source(), &request.headers, caller) else {
         return Ok(ActualDecision { allowed: false, ..ActualDecision::FREE });
     };
     let asks: Vec<Ask<'_>> = rules.iter().map(MatchedRule::ask).collect();
-    let all = ready(check_all(&asks, None, Caller::IN_PROCESS))?;
+    let all = ready(check_all(&asks, None, caller))?;
     let decisions: Vec<&Decision> = all.iter().map(|decided| &decided.decision).collect();
     Ok(ActualDecision::of(&decisions))
 }

@@ -181,14 +181,14 @@ impl FileReplay {
     fn decide(&mut self, at_ms: u64, request: &HttpRequest) -> Result<bool, Failure> {
         self.clock.set(Duration::from_millis(at_ms));
         let request = AuthRequest::new(request, &self.loaded.settings);
-        let plan = self.engine.plan();
-        let Ok(rules) = matching_rules(&plan, &request.source(), &request.headers) else {
+        let (plan, caller) = (self.engine.plan(), Caller::IN_PROCESS);
+        let Ok(rules) = matching_rules(&plan, &request.source(), &request.headers, caller) else {
             self.denied += 1;
             self.denied_without_key += 1;
             return Ok(true);
         };
         let asks: Vec<Ask<'_>> = rules.iter().map(MatchedRule::ask).collect();
-        let all = ready(check_all(&asks, None, Caller::IN_PROCESS)).map_err(Failure::failed)?;
+        let all = ready(check_all(&asks, None, caller)).map_err(Failure::failed)?;
         for (MatchedRule { place, gate, key, .. }, decided) in rules.iter().zip(&all) {
             let fingerprint = self.hasher.hash_one(key);
             let name = || {

@@ -52,7 +52,7 @@ pub(super) async fn authorize(
         original: &original,
         value_max: state.settings().key_max,
     };
-    let rules = matching_rules(&plan, &source, request.headers())?;
+    let rules = matching_rules(&plan, &source, request.headers(), caller)?;
     let asks: Vec<Ask<'_>> = rules.iter().map(MatchedRule::ask).collect();
     let waiting = (!options.wait.is_zero()).then(|| state.engine().waiting(options.wait));
     let all = check_all(&asks, waiting.as_ref(), caller).await;
@@ -114,6 +114,7 @@ pub(crate) fn matching_rules<'a>(
     plan: &'a Plan,
     source: &KeySource<'_>,
     headers: &HeaderMap,
+    caller: Caller<'_>,
 ) -> Result<Vec<MatchedRule<'a>>, ApiError> {
     let mut found = Vec::new();
     for (place, rule) in plan.rules().iter().enumerate() {
@@ -127,6 +128,9 @@ pub(crate) fn matching_rules<'a>(
             RuleKey::Key(key) | RuleKey::Instead(key, _) => key,
             RuleKey::Skip(_) => continue,
             RuleKey::Deny(_) => {
+                if !gate.deny_without_key(caller) {
+                    continue;
+                }
                 let detail = format!("the request has no key for rule {:?}", rule.name);
                 return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
             }
