@@ -2,6 +2,8 @@
 
 from conftest import asgi_server, wsgi_server
 
+import pytest
+
 import slidegate.asgi
 import slidegate.fastapi
 import slidegate.flask
@@ -43,3 +45,115 @@ def test_a_response_counts_if_the_count_function_fails(client, caplog):
         assert (response.status_code, response.text) == (200, "hello")
     assert (failing.limiter.usage("all"), other.limiter.usage("all")) == ([1], [0])
     assert "`count` failed for status 200" in caplog.text and "no such status" in caplog.text
+
+
+async def failing(scope, receive, send):
+    raise ValueError("no response")
+
+
+def plain(rule):
+    return slidegate.asgi.RateLimitMiddleware(failing, rule)
+
+
+def starlette(rule):
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.routing import Route
+
+    def page(request):
+        raise ValueError("no response")
+
+    middleware = [Middleware(slidegate.asgi.RateLimitMiddleware, rules=rule)]
+    return Starlette(routes=[Route("/", page)], middleware=middleware)
+
+
+def starlette_mount(rule):
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.routing import Mount
+
+    middleware = [Middleware(slidegate.asgi.RateLimitMiddleware, rules=rule)]
+    # Outside of the middleware, Starlette turns an exception into the response for a missing page.
+    return Starlette(routes=[Mount("/", routes=[], middleware=middleware)])
+
+
+@pytest.mark.parametrize(
+    ("make", "status"), [(plain, 500), (starlette, 500), (starlette_mount, 404)]
+)
+def test_an_exception_of_an_asgi_application_has_a_status(make, status, client):
+    seen = []
+    rule = RateLimit(Limiter("5/hour"), key="all", count=lambda status: seen.append(status))
+    with asgi_server(make(rule)) as url:
+        assert client.get(url).status_code == status
+    assert seen == [status] and rule.limiter.usage("all") == [0]
+
+
+def test_an_exception_of_a_fastapi_endpoint_is_a_failure(client):
+    from fastapi import Depends, FastAPI
+
+    app = FastAPI()
+    slidegate.fastapi.install(app)
+    limit = slidegate.fastapi.RateLimit(Limiter("5/hour"), key="all", count="successful")
+
+    @app.get("/", dependencies=[Depends(limit)])
+    def page():
+        raise ValueError("no response")
+
+    with asgi_server(app) as url:
+        assert client.get(url).status_code == 500
+    assert limit.limiter.usage("all") == [0]
+
+
+def failing_at_once(environ, start_response):
+    raise ValueError("no response")
+
+
+def failing_generator(environ, start_response):
+    raise ValueError("no response")
+    yield b""
+
+
+@pytest.mark.parametrize("app", [failing_at_once, failing_generator])
+def test_an_exception_of_a_wsgi_application_is_a_failure(app, client):
+    rule = RateLimit(Limiter("5/hour"), key="all", count="successful")
+    with wsgi_server(slidegate.wsgi.RateLimitMiddleware(app, rule)) as url:
+        assert client.get(url).status_code == 500
+    assert rule.limiter.usage("all") == [0]
+
+
+def test_the_body_of_a_wsgi_generator_is_closed(client):
+    closed = []
+
+    def app(environ, start_response):
+        try:
+            start_response("200 OK", [])
+            yield b"hello "
+            yield b"again"
+        finally:
+            closed.append(environ["PATH_INFO"])
+
+    with wsgi_server(slidegate.wsgi.RateLimitMiddleware(app, "5/hour")) as url:
+        response = client.get(url)
+        assert (response.text, response.headers["x-ratelimit-remaining"]) == ("hello again", "4")
+    assert closed == ["/"]
+
+
+def test_websocket_handshakes_count_by_their_status():
+    from starlette.testclient import TestClient
+    from starlette.websockets import WebSocketDisconnect
+
+    async def app(scope, receive, send):
+        await receive()
+        if scope["path"] == "/accepted":
+            await send({"type": "websocket.accept"})
+        await send({"type": "websocket.close", "code": 1000})
+
+    failed = RateLimit(Limiter("5/hour"), key="all", count="failed")
+    successful = RateLimit(Limiter("5/hour"), key="all", count="successful")
+    server = TestClient(slidegate.asgi.RateLimitMiddleware(app, [failed, successful]))
+    with server.websocket_connect("/accepted"):
+        pass
+    assert (failed.limiter.usage("all"), successful.limiter.usage("all")) == ([0], [1])
+    with pytest.raises(WebSocketDisconnect), server.websocket_connect("/rejected"):
+        pass
+    assert (failed.limiter.usage("all"), successful.limiter.usage("all")) == ([1], [1])

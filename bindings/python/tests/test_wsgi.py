@@ -87,12 +87,16 @@ def test_django_denies_synchronously_and_asynchronously(client):
         SLIDEGATE={"rules": RateLimit(Limiter("4/minute", name="site", clock=clock))},
     )
     django.setup()
+    from django.core.exceptions import BadRequest, PermissionDenied
     from django.core.asgi import get_asgi_application
     from django.core.wsgi import get_wsgi_application
-    from django.http import HttpResponse
+    from django.http import Http404, HttpResponse
+    from django.test import Client
     from django.urls import path
 
     from slidegate.django import rate_limit
+
+    errors = {"404": Http404(), "403": PermissionDenied(), "400": BadRequest(), "500": ValueError()}
 
     @rate_limit(RateLimit(Limiter("1/hour", name="view", clock=clock)))
     def limited(request):
@@ -102,7 +106,21 @@ def test_django_denies_synchronously_and_asynchronously(client):
     async def limited_async(request):
         return HttpResponse("limited")
 
+    successful = RateLimit(Limiter("9/hour"), key="all", count="successful")
+    seen = []
+    recorded = RateLimit("9/hour", key="all", count=lambda status: seen.append(status))
+
+    @rate_limit([successful, recorded])
+    def failing(request):
+        raise errors[request.GET["error"]]
+
+    @rate_limit([successful, recorded])
+    async def failing_async(request):
+        raise errors[request.GET["error"]]
+
     globals()["urlpatterns"] = [
+        path("failing", failing),
+        path("failing-async", failing_async),
         path("", lambda request: HttpResponse("hello")),
         path("limited", limited),
         path("async", limited_async),
@@ -122,6 +140,14 @@ def test_django_denies_synchronously_and_asynchronously(client):
             assert (denied.status_code, denied.headers["retry-after"]) == (429, "60")
             assert denied.headers["content-type"] == "application/problem+json"
         clock.advance(3600)
+    # An exception counts with the status of the response that Django makes of it.
+    site = Client(raise_request_exception=False)
+    for page in ("/failing", "/failing-async"):
+        for status in errors:
+            clock.advance(3600)
+            assert site.get(page, {"error": status}).status_code == int(status)
+    assert seen == [int(status) for status in errors] * 2
+    assert successful.limiter.usage("all") == [0]
 
 
 APP = """

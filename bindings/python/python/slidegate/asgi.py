@@ -66,7 +66,7 @@ class RateLimitMiddleware:
         except RateLimited as denied:
             await self._deny(request, denied, receive, send)
             return
-        await self.app(scope, receive, fields_sender(send, [passed]))
+        await run(self.app, scope, receive, send, [passed])
 
     async def _deny(
         self, request: Request, denied: RateLimited, receive: Receive, send: Send
@@ -95,19 +95,44 @@ async def send_denial(denied: RateLimited, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def fields_sender(send: Send, several: List[Passed]) -> Send:
-    """Returns a function that adds header fields when the response starts."""
+async def run(
+    app: App, scope: Scope, receive: Receive, send: Send, several: Sequence[Passed]
+) -> None:
+    """Runs an application. Its response finishes the requests and gets their header fields."""
+    is_finished = False
 
     async def send_with_fields(message: Message) -> None:
-        if message["type"] == "http.response.start" and several:
-            headers = list(message.get("headers", []))
-            # The rules of a route come last and describe the request better.
-            for passed in reversed(several):
-                own = await passed.finish_async(message["status"])
-                present = [name.decode("latin-1") for name, _ in headers]
-                for name, value in merge(own, present):
-                    headers.append((name.encode(), value.encode("latin-1")))
+        nonlocal is_finished
+        status = None if is_finished else _status(message)
+        if status is None:
+            await send(message)
+            return
+        is_finished = True
+        headers = list(message.get("headers", []))
+        # The rules of a route come last and describe the request better.
+        for passed in reversed(several):
+            own = await passed.finish_async(status)
+            present = [name.decode("latin-1") for name, _ in headers]
+            for name, value in merge(own, present):
+                headers.append((name.encode(), value.encode("latin-1")))
+        if "status" in message:
             message["headers"] = headers
         await send(message)
 
-    return send_with_fields
+    try:
+        await app(scope, receive, send_with_fields)
+    except Exception as error:
+        if not is_finished:
+            # Exceptions for responses, such as Starlette's `HTTPException`, have a status.
+            status = getattr(error, "status_code", 500)
+            for passed in several:
+                await passed.finish_async(status if isinstance(status, int) else 500)
+        raise
+
+
+def _status(message: Message) -> Optional[int]:
+    """Returns the status of a response that starts with this message."""
+    if message["type"] in ("http.response.start", "websocket.http.response.start"):
+        return int(message["status"])
+    # What the server sends when a WebSocket is accepted, or closed before that.
+    return {"websocket.accept": 101, "websocket.close": 403}.get(message["type"])

@@ -7,7 +7,9 @@ import inspect
 from typing import Any, Callable, Dict, List, Sequence, TypeVar, Union, cast
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
@@ -51,7 +53,11 @@ def _limited(inner: Callable[..., Any], guard: Guard) -> Callable[..., Any]:
                 passed = await guard.check_async(_View(request))
             except RateLimited as denied:
                 return _denial(guard, request, denied)
-            response = await inner(request, *args, **kwargs)
+            try:
+                response = await inner(request, *args, **kwargs)
+            except Exception as error:
+                await passed.finish_async(_status(error))
+                raise
             return _with(response, await passed.finish_async(response.status_code))
 
         return limited_async
@@ -61,7 +67,11 @@ def _limited(inner: Callable[..., Any], guard: Guard) -> Callable[..., Any]:
             passed = guard.check(_View(request))
         except RateLimited as denied:
             return _denial(guard, request, denied)
-        response = inner(request, *args, **kwargs)
+        try:
+            response = inner(request, *args, **kwargs)
+        except Exception as error:
+            passed.finish(_status(error))
+            raise
         return _with(response, passed.finish(response.status_code))
 
     return limited
@@ -70,6 +80,16 @@ def _limited(inner: Callable[..., Any], guard: Guard) -> Callable[..., Any]:
 def _options() -> Dict[str, Any]:
     configured = getattr(settings, "SLIDEGATE", {})
     return {name: value for name, value in configured.items() if name != "rules"}
+
+
+def _status(error: Exception) -> int:
+    """Returns the status of the response that Django makes of an exception."""
+    if isinstance(error, Http404):
+        return 404
+    if isinstance(error, PermissionDenied):
+        return 403
+    is_bad = isinstance(error, (BadRequest, SuspiciousOperation, MultiPartParserError))
+    return 400 if is_bad else 500
 
 
 def _denial(guard: Guard, request: HttpRequest, denied: RateLimited) -> HttpResponseBase:

@@ -10,7 +10,7 @@ from slidegate import _rule
 from slidegate._errors import RateLimited
 from slidegate._native import Decision
 from slidegate._rule import Guard, Passed, merge
-from slidegate.asgi import App, Receive, Scope, Send, fields_sender
+from slidegate.asgi import App, Receive, Scope, Send, run
 
 _STATE = "slidegate.passed"
 
@@ -124,17 +124,18 @@ class _View(_rule.View):
 
 
 class _Fields:
-    """Adds the header fields when the response starts."""
+    """Finishes the requests and adds the header fields when the response starts."""
 
     def __init__(self, app: App) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            several: List[Passed] = []
-            scope[_STATE] = several
-            send = fields_sender(send, several)
-        await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        several: List[Passed] = []
+        scope[_STATE] = several
+        await run(self.app, scope, receive, send, several)
 
 
 async def _problem(request: Request, error: Exception) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
 from slidegate._errors import RateLimited
 from slidegate._rule import Guard, Rule, View, merge
@@ -68,10 +68,51 @@ class RateLimitMiddleware:
             start_response(f"{denied.status} {phrase}", [*denied.headers, *length])
             return [body]
 
+        is_finished = False
+
         def start(status: str, headers: List[Any], *rest: Any) -> Any:
+            nonlocal is_finished
+            is_finished = True
             own = passed.finish(int(status.split(" ", 1)[0]))
             return start_response(
                 status, [*headers, *merge(own, (name for name, _ in headers))], *rest
             )
 
-        return self.app(environ, start)
+        def fail() -> None:
+            if not is_finished:
+                passed.finish(500)
+
+        try:
+            parts = self.app(environ, start)
+            # A generator calls `start` with its first part. Other bodies are returned as they are,
+            # for `wsgi.file_wrapper`.
+            return parts if is_finished else _Body(parts, fail)
+        except Exception:
+            fail()
+            raise
+
+
+class _Body:
+    """A body that calls a function if it fails."""
+
+    def __init__(self, parts: Iterable[bytes], fail: Callable[[], None]) -> None:
+        self._parts = parts
+        self._next = iter(parts)
+        self._fail = fail
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._next)
+        except StopIteration:
+            raise
+        except Exception:
+            self._fail()
+            raise
+
+    def close(self) -> None:
+        close = getattr(self._parts, "close", None)
+        if close is not None:
+            close()
