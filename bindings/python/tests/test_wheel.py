@@ -17,12 +17,6 @@ ROOT = Path(__file__).parents[1]
 SNIPPETS = re.findall(r"^## ([^\n]+)\n|^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
 
 #: What each example must do, by its heading: code that runs after it.
-ASGI = """
-from starlette.testclient import TestClient
-with TestClient(app) as client:
-    statuses = [client.get("/", headers={"x-api-key": "a"}).status_code for _ in range(3)]
-assert statuses == [200, 200, 429], statuses
-"""
 CHECKS = {
     "FastAPI": """
 from fastapi.testclient import TestClient
@@ -31,7 +25,19 @@ with TestClient(app) as client:
     assert last.status_code == 429 and last.json()["status"] == 429, last.text
     assert "429" in client.get("/openapi.json").json()["paths"]["/search"]["get"]["responses"]
 """,
-    "Starlette and Litestar": ASGI,
+    "Starlette": """
+from starlette.testclient import TestClient
+with TestClient(app) as client:
+    statuses = [client.get("/", headers={"x-api-key": "a"}).status_code for _ in range(3)]
+assert statuses == [200, 200, 429], statuses
+""",
+    "Litestar": """
+from litestar.testing import TestClient
+app.register(get("/other", sync_to_thread=False)(page.fn))
+with TestClient(app) as client:
+    statuses = [client.get(path).status_code for path in ("/", "/other", "/", "/other")]
+assert statuses == [200, 200, 429, 429], statuses
+""",
     "Flask": """
 client = app.test_client()
 statuses = [client.post("/login", data={"user": "a"}).status_code for _ in range(6)]

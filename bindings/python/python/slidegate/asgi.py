@@ -48,6 +48,9 @@ class RateLimitMiddleware:
     ``rules`` is one rule or a list of rules: ``"100/minute"``, a :class:`slidegate.Limiter`, or a
     :class:`slidegate.RateLimit` with a key. A request takes from all of them or from none.
     ``on_denied(request, denied)`` returns another ASGI response.
+
+    A policy such as ``"100/minute"`` gets a limiter of its own in each instance. Litestar creates one
+    instance for every route: to share a limit, create the limiter or the rule once and pass it.
     """
 
     def __init__(
