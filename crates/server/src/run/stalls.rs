@@ -85,9 +85,10 @@ mod tests {
         let stopper = Stopper::default();
         let probe = tokio::spawn(Arc::clone(&counts).measure(stopper.stop()));
         // The runtime of this test has one thread. A deadline of ten seconds bounds the loop.
-        for _ in 0..200 {
+        for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            block_for(EVERY);
+            // Longer than the timer's interval, so that it always fires late.
+            block_for(2 * EVERY);
             if counts.stalls.get() > 0 {
                 probe.abort();
                 return;
