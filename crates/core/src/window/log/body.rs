@@ -262,14 +262,11 @@ impl Body {
             || (needed >= used + more && self.resize(needed, account))
     }
 
-    /// Releases unused memory if at least three quarters of a block are unused, or the whole block
-    /// if the log is empty. Smaller amounts would soon be needed again.
+    /// Releases unused memory if at least three quarters of a block are unused. Smaller amounts would
+    /// soon be needed again.
     pub(super) fn trim(&mut self, account: &Account) {
         let used = self.len();
-        if used == 0 && self.open() == 0 {
-            account.shrink(self.heap_bytes());
-            *self = Self::EMPTY;
-        } else if self.capacity() > 64 && used < self.capacity() / 4 {
+        if self.capacity() > 64 && used < self.capacity() / 4 {
             self.resize(block(used + (2 * used).isqrt()), account);
         }
     }

@@ -251,11 +251,6 @@ impl Window for Log {
 
     fn trim(&mut self, limits: &Limits, account: &Account) {
         match &mut self.body {
-            Body::Wide(wide) if wide.is_empty() => {
-                account.shrink(wide.heap_bytes());
-                self.body = Body::EMPTY;
-                self.units = 0;
-            }
             Body::Wide(wide) => wide.trim(account),
             // A capped log is small after a merge, and grows again at once.
             _ if limits.bytes_max > 0 && self.units > 0 => {}

@@ -61,10 +61,6 @@ impl WideLog {
         wide
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.units == 0
-    }
-
     pub(super) fn recorded_units(&self) -> u64 {
         self.units
     }
