@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use slidegate::{
-    Algorithm, Ask, Cost, ErrorKind, Limiter, ManualClock, Mode, Policy, Quota, RetryAfter,
+    Algorithm, Ask, Cost, ErrorKind, Limiter, ManualClock, Mode, OnFull, Policy, Quota, RetryAfter,
     check_all,
 };
 
@@ -242,6 +242,42 @@ fn a_shadow_policy_never_denies_and_counts_like_enforcement() {
     assert_eq!((ask(), used()), (vec![(true, false), (true, false)], (1, 1)));
     assert_eq!((ask(), used()), (vec![(true, true), (true, false)], (1, 2)));
     assert_eq!((ask(), used()), (vec![(true, true), (false, false)], (1, 2)));
+}
+
+// The sum of the costs of a repeated key decides, in shadow mode too.
+#[test]
+fn a_shadow_policy_reports_repeated_keys_as_enforcement_would() {
+    let quota = Quota::per_minute(5);
+    for mode in [Mode::Enforce, Mode::Shadow] {
+        let limiter = still(Policy::builder("repeated").quota(quota).mode(mode).build().unwrap());
+        let decisions =
+            check_all(&[Ask::new(&limiter, "alice", Cost::new(3).unwrap()); 2]).unwrap();
+        for decision in decisions {
+            assert_eq!(decision.is_allowed(), mode == Mode::Shadow);
+            assert_eq!(decision.is_shadow_denied(), mode == Mode::Shadow);
+        }
+        assert_eq!(limiter.usage("alice").units(0), 0);
+    }
+}
+
+// A table that has room for one of two keys denies the other only when it is taken.
+#[test]
+fn a_shadow_policy_with_a_full_table_denies_no_other() {
+    let quota = Quota::per_minute(5);
+    let policy = Policy::builder("shadow").quota(quota).mode(Mode::Shadow).build().unwrap();
+    let builder = Limiter::builder(policy).memory_limit(1 << 16).shards(1);
+    let shadow = builder.on_full(OnFull::Deny).build().unwrap();
+    let enforced = limiter(1_000_000, Algorithm::Log);
+    for pair in 0..20_000_u64 {
+        let asks = [
+            Ask::new(&shadow, &(2 * pair), Cost::ONE),
+            Ask::new(&shadow, &(2 * pair + 1), Cost::ONE),
+            Ask::new(&enforced, "alice", Cost::ONE),
+        ];
+        let decisions = check_all(&asks).unwrap();
+        assert!(decisions.iter().all(slidegate::Decision::is_allowed), "pair {pair}");
+    }
+    assert!(shadow.stats().overflowed > 0, "all keys fit");
 }
 
 // Every check may hold a lock: without a bound, one call could hold all of them.

@@ -109,13 +109,9 @@ fn take_all(
 ) -> Vec<Decision> {
     let mut taken = Vec::with_capacity(asks.len());
     for (ask, look) in asks.iter().zip(&mut looks) {
-        if !look.is_allowed() {
-            // Shadow mode: evaluated, not taken.
-            taken.push(locks.peek(ask, ask.cost));
-            continue;
-        }
-        let decision = locks.check(ask);
-        if !decision.is_allowed() {
+        // Only a policy in shadow mode is denied here, and takes no units.
+        let decision = if look.is_allowed() { locks.check(ask) } else { look.clone() };
+        if !decision.is_allowed() && !ask.is_shadow() {
             // A full table can still deny: then the taken units are refunded.
             for (ask, decision) in asks.iter().zip(&taken) {
                 locks.give_back(ask, decision, wakers);
