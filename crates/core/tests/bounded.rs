@@ -240,6 +240,35 @@ fn new_keys_drop_expired_keys() {
 }
 
 #[test]
+fn charged_and_waiting_keys_drop_expired_keys() {
+    let (limiter, clock) = one_shard(Algorithm::Log);
+    let mut most = 0;
+    for round in 0..3000_u64 {
+        for key in 0..5 {
+            limiter.charge(&(10 * round + key), 1);
+            let wait = Duration::ZERO;
+            let _ =
+                limiter.wait_timeout_blocking(&(10 * round + 5 + key), Cost::ONE, wait).unwrap();
+        }
+        clock.advance(Duration::from_millis(600));
+        most = most.max(limiter.stats().keys);
+    }
+    // A thousand keys arrive in each window.
+    assert!(most < 2800, "{most} keys were in the table");
+}
+
+#[test]
+fn charges_of_one_key_drop_expired_keys() {
+    let (limiter, clock) = one_shard(Algorithm::Log);
+    (0..1000_u64).for_each(|key| drop(limiter.check(&key)));
+    for _ in 0..100_000 {
+        clock.advance(Duration::from_secs(61));
+        limiter.charge("known", 1);
+    }
+    assert_eq!(limiter.stats().keys, 1);
+}
+
+#[test]
 fn new_keys_drop_refunded_keys() {
     let mut kept = Vec::new();
     for algorithm in ALGORITHMS {

@@ -192,7 +192,8 @@ impl Limiter {
         receipt.fingerprint == key.fingerprint(&self.secret)
     }
 
-    /// Returns the units that count against each quota now.
+    /// Returns the units that count against each quota now. They are zero for a key that is not in the
+    /// table because memory is full, although the sketch may deny it.
     pub fn usage<K: Key + ?Sized>(&self, key: &K) -> Usage {
         self.with_policy().usage(key)
     }

@@ -162,7 +162,8 @@ impl WithQuotas<'_> {
         self.limiter.store.forgive(&self.request(key, units))
     }
 
-    /// Returns the units that count against each quota now.
+    /// Returns the units that count against each quota now. They are zero for a key that is not in the
+    /// table because memory is full, although the sketch may deny it.
     pub fn usage<K: Key + ?Sized>(&self, key: &K) -> Usage {
         let units = self.limiter.store.used(&self.request(key, 1));
         Usage { units, quotas: self.limits.get().quotas().len() }

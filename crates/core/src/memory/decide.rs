@@ -109,7 +109,9 @@ pub(super) fn seed<W: Window>(
 ) {
     window.advance(request.limits, request.moment.now, &shared.account);
     if estimates.iter().any(|estimate| *estimate > 0) {
-        // More units than the limit have no further effect.
+        // An estimate counts two windows in full, and rises each time the key is evicted again. Without
+        // a bound, the key could be denied for many windows. The bound loses debt, and units of a tier
+        // with a higher limit.
         let mut units = *estimates;
         for (units, quota) in units.iter_mut().zip(request.limits.quotas()) {
             *units = (*units).min(quota.limit);

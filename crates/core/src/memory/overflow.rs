@@ -9,8 +9,13 @@ use crate::sync::atomic::Ordering;
 use crate::window::Window;
 
 impl<W: Window> Shard<W> {
-    /// Decides for a key by the sketches alone.
-    pub(super) fn check_overflow(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
+    /// Decides for a key by the sketches alone. Takes the units if allowed and `take` is set.
+    pub(super) fn check_overflow(
+        &mut self,
+        request: &Request<'_>,
+        shared: &Shared,
+        take: bool,
+    ) -> Decision {
         self.open_sketches(shared);
         let estimates = self.estimates(request);
         let Request { fingerprint, limits, moment, cost } = *request;
@@ -22,13 +27,12 @@ impl<W: Window> Shard<W> {
             let passes = estimate.saturating_add(cost) <= quota.limit;
             let retry =
                 if passes { 0 } else { sketch.retry(fingerprint, quota.limit, cost, moment.now) };
-            if allowed {
-                sketch.add(fingerprint, cost);
-            }
-            let taken = estimate.saturating_add(if allowed { cost } else { 0 });
+            let taken = if allowed && take { cost } else { 0 };
+            sketch.add(fingerprint, taken);
+            let used = estimate.saturating_add(taken);
             QuotaDecision::from_nanos(
                 quota.limit,
-                quota.limit.saturating_sub(taken),
+                quota.limit.saturating_sub(used),
                 shared.scale.nanos(retry),
                 shared.scale.nanos(sketch.reset(moment.now)),
             )

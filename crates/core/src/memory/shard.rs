@@ -309,11 +309,14 @@ impl<W: Window> Shard<W> {
             Some(at) => look(self.slots.window(at), &request, shared, |window| {
                 decide(window, &request, shared, false)
             }),
-            None if shared.on_full.get() == OnFull::Deny
+            None if shared.on_full.get() != OnFull::Lru
                 && request.limits.quotas().iter().all(|quota| request.cost <= quota.limit)
                 && !self.has_room_now(shared) =>
             {
-                deny_full(&request, shared)
+                match shared.on_full.get() {
+                    OnFull::Deny => deny_full(&request, shared),
+                    _ => self.check_overflow(&request, shared, false),
+                }
             }
             None => {
                 let estimates = self.estimates(&request);
@@ -349,6 +352,7 @@ impl<W: Window> Shard<W> {
         }
         window.take(request.limits, request.moment, request.cost, &shared.account);
         self.place_again(fingerprint, shared, wakers);
+        self.sweep_in_turn(shared);
     }
 
     /// Refunds the units of a receipt. Returns the number of units refunded: zero if the receipt is void.
@@ -506,11 +510,10 @@ impl<W: Window> Shard<W> {
             // The cost exceeds a limit, so no wait helps, and the key needs no slot.
             return self.peek_ignoring_blocks(request, shared);
         }
-        self.sweep_for_new(SWEEP_FOR_NEW, shared);
         let Some(at) = self.place_key(request, shared) else {
             return match shared.on_full.get() {
                 OnFull::Deny => deny_full(request, shared),
-                OnFull::Overflow | OnFull::Lru => self.check_overflow(request, shared),
+                OnFull::Overflow | OnFull::Lru => self.check_overflow(request, shared, true),
             };
         };
         let window = self.slots.window(at);
@@ -536,6 +539,7 @@ impl<W: Window> Shard<W> {
     /// Adds a key with the units that the sketches estimate for it. Returns `None`, and counts an
     /// overflow, if it does not fit.
     fn place_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
+        self.sweep_for_new(SWEEP_FOR_NEW, shared);
         let placed = self.try_place_key(request, shared);
         self.counters.overflowed += u64::from(placed.is_none());
         placed
@@ -560,9 +564,13 @@ impl<W: Window> Shard<W> {
         };
         let estimates = self.estimates(request);
         seed(&mut window, request, &estimates, shared);
-        Some(match replaced {
-            Some(at) => self.slots.replace(at, request.fingerprint, window),
-            None => self.slots.insert(request.fingerprint, window),
-        })
+        let Some(at) = replaced else {
+            return Some(self.slots.insert(request.fingerprint, window));
+        };
+        let (at, moved_round_end) = self.slots.replace(at, request.fingerprint, window);
+        if moved_round_end {
+            self.idle.keys_moved();
+        }
+        Some(at)
     }
 }

@@ -82,7 +82,8 @@ impl Sketch {
                 halves[previous] = Block::EMPTY_HALF;
             }
         }
-        self.start = now;
+        // Not `now`: the counts would expire later than `retry` has reported.
+        self.start = now - passed % self.window;
     }
 
     /// Returns `true` if both windows have passed.

@@ -195,17 +195,18 @@ impl<W: Window> Slots<W> {
         at
     }
 
-    /// Replaces the key at `at` by a key that is not in the table, and returns the slot of the new key.
-    pub(super) fn replace(&mut self, at: usize, fingerprint: u64, window: W) -> usize {
+    /// Replaces the key at `at` by a key that is not in the table. Returns the slot of the new key, and
+    /// `true` if a key has moved from the front of the table to its end.
+    pub(super) fn replace(&mut self, at: usize, fingerprint: u64, window: W) -> (usize, bool) {
         let home = home(fingerprint, self.capacity());
         let behind = |at: usize| distance(home, at, self.capacity());
         if behind(at) > behind(self.vacancy(fingerprint)) {
             // A search for the new key would stop before this slot.
-            self.remove(at);
-            return self.insert(fingerprint, window);
+            let (_, moved_round_end) = self.remove(at);
+            return (self.insert(fingerprint, window), moved_round_end);
         }
         self.put(at, Slot { fingerprint, window });
-        at
+        (at, false)
     }
 
     /// Removes a key. Keys behind it move up, so that a search can still stop at the first empty slot.

@@ -484,7 +484,7 @@ impl<W: Window> Shard<W> {
         if shared.on_full.get() == OnFull::Deny {
             deny_full(request, shared)
         } else {
-            self.check_overflow(request, shared)
+            self.check_overflow(request, shared, true)
         }
     }
 }

@@ -98,8 +98,12 @@ impl Compared {
                 let (replaced, _) = self.slots.get(at).unwrap();
                 self.keys.remove(&replaced);
                 let window = self.window(key);
-                let at = self.slots.replace(at, key, window);
+                let before = self.places();
+                let (at, moved_round_end) = self.slots.replace(at, key, window);
                 prop_assert_eq!(Some(at), self.slots.find(key));
+                let moved =
+                    |(other, place): (&u64, &usize)| *other != key && *place > before[other];
+                prop_assert_eq!(moved_round_end, self.places().iter().any(moved));
             }
             Step::Grow => self.slots.grow(self.slots.next_capacity()),
             Step::Shrink => {
