@@ -122,6 +122,15 @@ test('an app keeps its limits while Redis is stopped, and after it is started ag
   }
 })
 
+test('without a failure mode, every check is allowed while Redis is down', async () => {
+  const limiter = new RedisLimiter({ quotas: '1/hour', redis: 'redis://127.0.0.1:1' })
+  for (let check = 0; check < 3; check += 1) {
+    const decision = await limiter.check('a')
+    assert.ok(decision.allowed, `check ${check}`)
+    assert.notEqual(decision.degraded, null)
+  }
+})
+
 test('with the failure mode `deny`, an app responds with 503', async () => {
   const limiter = { quotas: '1/minute', failureMode: 'deny', redis: 'redis://127.0.0.1:1' }
   const app = await FRAMEWORKS.fastify({ limiter })

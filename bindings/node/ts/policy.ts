@@ -23,7 +23,7 @@ export interface PolicyOptions {
   candidate?: { quotas: Quota | Quota[]; algorithm?: Algorithm }
   /** Other quotas for some keys, by name. */
   tiers?: Record<string, Quota | Quota[]>
-  /** The decision when the store fails: `local` by default. */
+  /** The decision when the store fails: `allow` by default. */
   failureMode?: 'allow' | 'deny' | 'local'
   /** Whether keys are secrets, which leave this process only as a digest. */
   secretKeys?: boolean

@@ -48,7 +48,7 @@ function showAlerts() {
     alerts.push({ id: "reload", bad: true, text: `The reload at ${clock(last.at)} failed. The previous configuration stays in use.`, more: last.message });
   }
   if (state.memory.budget > 0 && state.memory.bytes / state.memory.budget > 0.9) {
-    alerts.push({ id: "memory", bad: false, text: "More than 90 % of the memory budget is in use. When it is full, keys are evicted or share counters." });
+    alerts.push({ id: "memory", bad: false, text: "More than 90 % of the memory budget is in use. When it is full, new keys share counters, replace other keys or are denied." });
   }
   rows(byId("alerts"), alerts, (alert) => alert.id, () => make("div", {}, make("p"), make("pre")), (row, alert) => {
     row.className = alert.bad ? "alert bad" : "alert";

@@ -18,9 +18,12 @@ pub(in crate::cli) struct PlanArguments {
     /// The algorithm.
     #[arg(long, value_name = "NAME", default_value = "log", value_parser = parse_algorithm)]
     pub(super) algorithm: Algorithm,
-    /// The percentage of requests that are denied. They are not recorded, and Redis is not called for them.
+    /// The percentage of requests that are denied. They are not recorded, but are calls to Redis, unless --processes is set.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=99))]
     pub(super) denied: u8,
+    /// Processes that call Redis, to subtract the denials of their deny caches. A denial is cached for up to 100 ms.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) processes: Option<u32>,
     /// The memory of one node, in GB.
     #[arg(long, value_name = "GB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) node_memory: u32,

@@ -18,6 +18,12 @@ const LOAD: f64 = 0.8;
 /// Memory that is planned for each byte in Redis.
 const REDIS_HEADROOM: f64 = 1.2;
 
+/// The calls per second of one process for a denied key, which repeats a denial for up to 100 ms.
+const DENIALS_PER_SECOND: f64 = 10.0;
+
+/// The keys whose denials a process caches, by default.
+const DENY_CACHE_KEYS: u64 = 10_000;
+
 /// A number of the plan, and how it is computed.
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
@@ -113,9 +119,7 @@ impl Plan {
 
     fn in_redis(&mut self, arguments: &PlanArguments) {
         let decisions = self.decisions(arguments);
-        let calls = decisions * allowed_share(arguments);
-        let how = format!("decisions - {} % denials, from the deny cache", arguments.denied);
-        self.add("calls per second", calls, grouped_float(calls), how);
+        let calls = self.calls(arguments, decisions);
         let (state, more) = redis_value(arguments);
         let value = to_whole((state.value + more).ceil());
         let allocated = allocation(value);
@@ -138,14 +142,40 @@ impl Plan {
             "Keys of the last two windows take memory: count those.",
             "Leases decide most checks of a hot key without a call (docs/redis.md).",
         ];
+        if arguments.denied > 0 {
+            self.notes.push(match arguments.processes {
+                None => "Every denial is counted as a call. With --processes, the deny cache is included.",
+                Some(_) => "A process repeats a denial for up to 100 ms, or until units are freed (docs/redis.md).",
+            });
+        }
         if matches!(arguments.algorithm, Algorithm::Log | Algorithm::LogCapped { .. }) {
-            let sent = calls * REDIS_REPLICATION.value;
-            let how = "calls * 135 bytes, for one replica of each primary".to_owned();
+            let sent = decisions * allowed_share(arguments) * REDIS_REPLICATION.value;
+            let how = "allowed decisions * 135 bytes, for one replica of each primary".to_owned();
             self.add("replication per second", sent, size(sent), how);
             self.measured.push(REDIS_REPLICATION);
         } else {
             self.notes.push("The calls were measured with the log.");
         }
+    }
+
+    /// Adds the calls to Redis: all decisions, except the denials that the deny cache repeats.
+    fn calls(&mut self, arguments: &PlanArguments, decisions: f64) -> f64 {
+        let allowed = decisions * allowed_share(arguments);
+        let (calls, how) = match arguments.processes {
+            Some(processes) if arguments.denied > 0 && arguments.keys <= DENY_CACHE_KEYS => {
+                // A process calls again after 100 ms, or earlier if units are freed, which were
+                // allowed once.
+                let renewals = to_float(arguments.keys) * DENIALS_PER_SECOND + allowed;
+                let denied = (decisions - allowed).min(f64::from(processes) * renewals);
+                let how = format!("allowed + min(denied, {processes} * (10 * keys + allowed))");
+                (allowed + denied, how)
+            }
+            Some(_) if arguments.denied > 0 => {
+                (decisions, "decisions; denials of more than 10,000 keys are not cached".to_owned())
+            }
+            _ => (decisions, "decisions".to_owned()),
+        };
+        self.add("calls per second", calls, grouped_float(calls), how)
     }
 
     fn by_memory(&mut self, bytes: f64, node_gigabytes: u32) -> f64 {
@@ -342,13 +372,37 @@ mod tests {
     }
 
     #[test]
-    fn denials_need_no_calls_and_no_memory() {
-        let half = "plan --keys 1M --rate 1k/min --store redis --denied 50";
+    fn denials_are_calls_and_need_no_memory_and_no_replication() {
         let none = "plan --keys 1M --rate 1k/min --store redis";
+        let half = format!("{none} --denied 50");
         let calls = |line| to_whole(value(line, "calls per second").round());
-        assert_eq!(calls(half), 8_333_333);
-        assert_eq!(calls(none), 16_666_667);
-        assert!(value(half, "bytes per key") < value(none, "bytes per key"));
+        assert_eq!((calls(none), calls(&half)), (16_666_667, 16_666_667));
+        assert!(value(&half, "bytes per key") < value(none, "bytes per key"));
+        let sent = |line| value(line, "replication per second");
+        assert!((sent(&half) * 2.0 - sent(none)).abs() < 1.0);
+    }
+
+    // Per key: 1000 decisions per second, of which 10 are allowed. A process calls 10 times per second
+    // for the time limit of the cache, and at most 10 times for units that were freed.
+    #[test]
+    fn deny_cache_bounds_the_calls_of_each_process_for_a_key() {
+        let line = "plan --keys 100 --rate 1k/s --store redis --denied";
+        let calls = |rest| to_whole(value(&format!("{line} {rest}"), "calls per second").round());
+        assert_eq!(calls("99"), 100_000);
+        assert_eq!(calls("99 --processes 1"), 3_000);
+        assert_eq!(calls("99 --processes 4"), 9_000);
+        assert_eq!(calls("99 --processes 1000"), 100_000);
+    }
+
+    #[test]
+    fn deny_cache_saves_no_calls_for_more_keys_than_it_has() {
+        let calls = |keys: u64| {
+            let line = format!("plan --keys {keys} --rate 1k/s --store redis --denied 99");
+            let calls = value(&format!("{line} --processes 1"), "calls per second");
+            calls / to_float(keys)
+        };
+        assert!(calls(10_000) < 31.0, "{}", calls(10_000));
+        assert!(calls(10_001) > 999.0, "{}", calls(10_001));
     }
 
     #[test]
