@@ -77,6 +77,14 @@ async fn decide(redis: &Redis, round: &str) -> Result<(), Error> {
         let receipt = |decision: slidegate::Decision| decision.into_receipt().unwrap();
         limiter.refund(round, receipt(limiter.check(round).await)).await?;
         limiter.settle(round, receipt(limiter.reserve(round, 1).await), 3).await?;
+        limiter.charge(round, 1).await?;
+        limiter.forgive(round, 1).await?;
+        let waited = limiter.wait_timeout(round, Cost::ONE, Duration::from_secs(1)).await?;
+        limiter.block("blocked", Duration::from_secs(60)).await?;
+        limiter.unblock("blocked").await?;
+        if waited.is_degraded() || limiter.check_at_most(round, Cost::ONE).await.is_degraded() {
+            return Err(degraded());
+        }
         limiter.usage(round).await?;
         if number < 2 {
             limiter.history(round).await?;
