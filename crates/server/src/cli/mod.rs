@@ -11,6 +11,7 @@ mod simulate;
 mod top;
 
 use core::fmt::Display;
+use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -117,6 +118,9 @@ fn man(folder: Option<&std::path::Path>) -> io::Result<()> {
     }
 }
 
+/// The time for threads that still run after the shutdown, long enough for the audit log to be written.
+const END: Duration = Duration::from_secs(1);
+
 /// Runs the daemon, or prints the settings that it would run with.
 fn serve(arguments: &ServeArguments) -> Result<u8, u8> {
     let request = arguments.request_arguments();
@@ -133,7 +137,10 @@ fn serve(arguments: &ServeArguments) -> Result<u8, u8> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error, exit::FAILED))?;
     let again = move || crate::config::load(&request.request());
-    match runtime.block_on(crate::run::serve(loaded, again)) {
+    let served = runtime.block_on(crate::run::serve(loaded, again));
+    // Without a limit, a thread that still reads a file would keep the process alive.
+    runtime.shutdown_timeout(END);
+    match served {
         Ok(()) => Ok(exit::OK),
         Err(error) if error.is_configuration => Err(failed(&error, exit::CONFIG)),
         Err(error) => Err(failed(&error, exit::FAILED)),

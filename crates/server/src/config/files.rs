@@ -1,8 +1,11 @@
 //! Files and variables that a configuration names: read within bounds, and remembered for the watch.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::environment::Environment;
 use super::report::Report;
@@ -54,7 +57,7 @@ impl Files {
     /// Reads a configuration file.
     pub(super) fn config(&mut self, path: &Path) -> Result<String, String> {
         self.remember(path);
-        let bytes = read(path, CONFIG_MAX).map_err(|problem| match problem {
+        let bytes = read_at_most(path, CONFIG_MAX).map_err(|problem| match problem {
             Problem::TooLarge(message) => {
                 format!("{message}: use a separate file for each domain")
             }
@@ -74,7 +77,7 @@ impl Files {
         if !self.secrets {
             return None;
         }
-        match read(&path, SECRET_MAX) {
+        match read_at_most(&path, SECRET_MAX) {
             Ok(bytes) => Some(bytes),
             Err(Problem::TooLarge(message) | Problem::Unreadable(message)) => {
                 report.error(node.span, "file", message).help("check the path and its permissions");
@@ -89,7 +92,7 @@ impl Files {
         let Some(path) = resolve(node, report) else { return };
         self.remember(&path);
         if self.secrets
-            && let Err(error) = File::open(&path)
+            && let Err(error) = open(&path)
         {
             let problem = format!("{}: {}", path.display(), in_words(&error));
             report.error(node.span, "file", problem).help("check the path and its permissions");
@@ -116,14 +119,23 @@ enum Problem {
     Unreadable(String),
 }
 
-fn read(path: &Path, most: usize) -> Result<Vec<u8>, Problem> {
+/// Returns the contents of a file that a configuration names.
+///
+/// # Errors
+///
+/// Returns why the file was not read, with its path. Only regular files of at most 32 MiB are read.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    read_at_most(path, CONFIG_MAX).map_err(|problem| match problem {
+        Problem::TooLarge(message) | Problem::Unreadable(message) => message,
+    })
+}
+
+fn read_at_most(path: &Path, most: usize) -> Result<Vec<u8>, Problem> {
     let name = path.display();
-    let unreadable =
-        |error: std::io::Error| Problem::Unreadable(format!("{name}: {}", in_words(&error)));
+    let unreadable = |error| Problem::Unreadable(format!("{name}: {}", in_words(&error)));
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
     // One byte more than allowed distinguishes a file that is too large from one that just fits.
-    let mut bounded = file.take(most as u64 + 1);
+    let mut bounded = open(path).map_err(unreadable)?.take(most as u64 + 1);
     bounded.read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > most {
         return Err(Problem::TooLarge(format!("{name}: larger than {} KiB", most >> 10)));
@@ -131,8 +143,23 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
+/// Opens a regular file, also through links.
+fn open(path: &Path) -> io::Result<File> {
+    // Otherwise opening a named pipe waits until another process writes to it.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return Err(io::Error::other("a pipe or a device; use a regular file"));
+    }
+    Ok(file)
+}
+
 /// Describes an error of the operating system.
-fn in_words(error: &std::io::Error) -> String {
+fn in_words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "no such file".to_owned(),
         ErrorKind::PermissionDenied => "permission denied".to_owned(),

@@ -312,7 +312,12 @@ impl Control {
                 () = reloader.changed() => {}
             }
             notify_systemd("RELOADING=1");
-            reload(Arc::clone(reloader)).await;
+            // A file system that does not reply blocks a reload. It does not block the shutdown.
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                () = reload(Arc::clone(reloader)) => {}
+            }
             notify_systemd("READY=1");
         }
     }
@@ -323,5 +328,45 @@ async fn reload(reloader: Arc<Reloader>) {
     match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(done) => info!("configuration reloaded; {done}"),
         Err(error) => error!("configuration not reloaded, the previous one stays active:\n{error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use arc_swap::ArcSwap;
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+    use crate::access::AccessRules;
+    use crate::config::{Request, load};
+    use crate::run::reload::Secrets;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn blocked_reload_does_not_delay_the_shutdown() {
+        let control = Control::new().unwrap();
+        let loaded = load(&Request::default()).unwrap();
+        let engine = Arc::new(Engine::new(&loaded.spec, &mut NoRestore).unwrap());
+        let rules = Arc::new(ArcSwap::from_pointee(AccessRules::default()));
+        let secrets = Secrets { certificates: Vec::new(), rules, admin: None };
+        // The load starts when the test receives, and returns when the test drops its receiver.
+        let (starts, started) = sync_channel(0);
+        let again = move || {
+            while starts.send(()).is_ok() {}
+            load(&Request::default())
+        };
+        let reloader = Arc::new(Reloader::new(engine, secrets, &loaded, again));
+        let control = tokio::spawn(async move { control.run(&reloader, None).await });
+        kill_process(getpid(), Signal::HUP).unwrap();
+        let started = tokio::task::spawn_blocking(move || {
+            started.recv().unwrap();
+            started
+        });
+        let started = started.await.unwrap();
+        kill_process(getpid(), Signal::TERM).unwrap();
+        let ended = tokio::time::timeout(DRAIN, control).await;
+        drop(started);
+        ended.unwrap().unwrap();
     }
 }

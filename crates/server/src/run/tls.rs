@@ -14,7 +14,7 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::TlsSettings;
+use crate::config::{TlsSettings, read_file};
 
 /// A TLS configuration. New connections use the latest one.
 #[derive(Debug, Clone)]
@@ -68,7 +68,8 @@ fn read(
 ) -> Result<ServerConfig, String> {
     let TlsSettings { certificate, key, client_authority, client_name } = settings;
     let chain = certificates(certificate)?;
-    let secret = PrivateKeyDer::from_pem_file(key)
+    let secret = read_file(key).map_err(|problem| format!("private key {problem}"))?;
+    let secret = PrivateKeyDer::from_pem_slice(&secret)
         .map_err(|error| format!("private key {}: {error}", key.display()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -154,7 +155,8 @@ impl ClientCertVerifier for NamedClient {
 fn certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let failed =
         |error: &dyn core::fmt::Display| format!("certificate {}: {error}", path.display());
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?;
+    let pem = read_file(path).map_err(|problem| format!("certificate {problem}"))?;
+    let found = CertificateDer::pem_slice_iter(&pem);
     let all = found.collect::<Result<Vec<_>, _>>().map_err(|error| failed(&error))?;
     if all.is_empty() { Err(failed(&"the file contains none")) } else { Ok(all) }
 }

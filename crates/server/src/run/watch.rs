@@ -9,11 +9,10 @@ use core::hash::{Hash, Hasher};
 use core::time::Duration;
 use std::fs;
 use std::hash::DefaultHasher;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::config::list_directory;
+use crate::config::{list_directory, read_file};
 
 /// The polling interval.
 pub(super) const INTERVAL: Duration = Duration::from_millis(500);
@@ -21,9 +20,6 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 /// Changed files are loaded when they were the same in this many further polls, so that a file is
 /// not loaded while it is being written.
 pub(super) const QUIET_POLLS: u32 = 2;
-
-/// The maximum number of bytes of a file that are compared.
-const READ_MAX: u64 = 16 << 20;
 
 /// The identity and the times of every watched file. `None` if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -111,20 +107,13 @@ impl Stamps {
         (path, stamp)
     }
 
-    /// Returns a hash of all paths and their contents.
+    /// Returns a hash of all paths and their contents, or why they cannot be read.
     fn contents(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for (path, _) in &self.0 {
             path.hash(&mut hasher);
-            read(path).hash(&mut hasher);
+            read_file(path).hash(&mut hasher);
         }
         hasher.finish()
     }
-}
-
-/// Returns the contents of a file, or `None` if it cannot be read.
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(READ_MAX).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }

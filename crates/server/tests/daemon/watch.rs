@@ -6,9 +6,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use slidegate_testkit::server::poll;
 
-use crate::process::{Daemon, Folder, command, free_ports};
+use crate::process::{Daemon, Folder, command, free_ports, output};
 
 const RELOADED: &str = "slidegate_config_reloads_total{result=\"ok\"}";
 const FAILED: &str = "slidegate_config_reloads_total{result=\"failed\"}";
@@ -117,6 +118,50 @@ fn files_in_a_directory_of_envoyproxy_ratelimit_may_come_and_go_at_any_depth() {
     lists("third", true);
     fs::remove_dir_all(root.join("deeper")).unwrap();
     lists("third", false);
+}
+
+/// Creates a named pipe, which blocks a plain `open` until another process writes to it.
+fn pipe(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+#[test]
+fn a_pipe_is_refused_and_blocks_neither_reloads_nor_the_shutdown() {
+    let folder = Folder::new("watch_pipe");
+    let root = folder.path("ratelimit");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("a.yaml"), "domain: a\ndescriptors: [{key: user}]\n").unwrap();
+    let daemon = Daemon::with_config(&root);
+    pipe(&root.join("b.yaml"));
+    daemon.hears("b.yaml: cannot be read (a pipe or a device; use a regular file)");
+    daemon.signal("HUP");
+    poll(FAILED, || Ok(daemon.metric(FAILED).filter(|count| *count >= 2.0))).unwrap();
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert!(status == 422 && body.contains("a pipe or a device"), "{status} {body}");
+
+    fs::remove_file(root.join("b.yaml")).unwrap();
+    poll(RELOADED, || Ok(daemon.metric(RELOADED).filter(|count| *count >= 1.0))).unwrap();
+    pipe(&root.join("b.yaml"));
+    daemon.signal("HUP");
+    let (ended, said) = daemon.terminate();
+    assert!(ended.success(), "{said}");
+}
+
+#[test]
+fn a_pipe_instead_of_a_certificate_or_secret_is_refused() {
+    let folder = Folder::new("watch_pipe_secret");
+    pipe(&folder.path("pipe"));
+    let settings = [
+        "tls: {certificate: pipe, key: pipe}",
+        "access: {tokens: [{file: pipe, scopes: [check]}]}",
+    ];
+    for settings in settings {
+        let path = folder.write("limits.yaml", &format!("{}{settings}\n", config(1)));
+        let checked = output(&["config", "check", path.to_str().unwrap()]);
+        let said = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
+        assert_eq!(checked.status.code(), Some(78), "{said}");
+        assert!(said.contains("pipe: cannot be read (a pipe or a device"), "{said}");
+    }
 }
 
 // The daemon's own log and audit file may be in the folder of its configuration.
