@@ -15,7 +15,7 @@ use crate::key::{Key, Units};
 use crate::operation::{Call, Operation};
 use crate::receipt::Receipt;
 use crate::store::{Store, User};
-use crate::task::Mode;
+use crate::task::{Mode, cancelable};
 use crate::time::Seconds;
 
 /// The metrics of all limiters of the process.
@@ -97,7 +97,7 @@ impl Gate {
         user: Option<&Arc<User>>,
     ) -> Self {
         let clock = clock.map(|clock| clock.0.clone());
-        let waiting = WaitOptions::new(WAIT_MAX, sleep(clock.as_ref()));
+        let waiting = WaitOptions::new(WAIT_MAX, cancelable(sleep(clock.as_ref())));
         Self { policy: gate, unit, clock, waiting, user: user.map(Arc::clone) }
     }
 }

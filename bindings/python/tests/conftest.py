@@ -56,6 +56,17 @@ class Redis:
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         eventually(lambda: accepts(self.port), "the start of redis-server")
 
+    def command(self, line):
+        """Sends a command and returns the reply."""
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as connection:
+            connection.sendall(f"{line}\r\nQUIT\r\n".encode())
+            return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+    def holds_a_script(self):
+        """Returns whether a script waits because the server is paused."""
+        clients = self.command("CLIENT LIST").splitlines()
+        return any(" flags=b " in client and " cmd=eval" in client for client in clients)
+
     def stop(self):
         self.process.kill()
         self.process.wait()

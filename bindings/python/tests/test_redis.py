@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from conftest import eventually
+from conftest import PATIENCE, eventually
 
 import slidegate
 from slidegate import Check, Limiter, Store, check_all
@@ -66,21 +66,75 @@ def test_coroutines_run_while_redis_decides(redis):
     asyncio.run(run())
 
 
-def test_a_canceled_check_takes_no_units(redis):
-    async def run():
-        limiter = Limiter("100/hour", name="canceled", store={"redis": redis.url, **PATIENT})
-        await limiter.check_async("warm")
-        for _ in range(20):
-            task = asyncio.ensure_future(limiter.wait_async("k"))
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        return limiter
+def refunded(limiter):
+    eventually(lambda: limiter.usage("k") == [0], "the refund of a canceled check")
 
-    limiter = asyncio.run(run())
-    # A call that was sent before the cancellation may still count: never more than were sent.
-    assert limiter.usage("k")[0] <= 20
+
+CALLS = {
+    "check": lambda limiter: limiter.check_async("k"),
+    "wait": lambda limiter: limiter.wait_async("k"),
+    "check_all": lambda limiter: slidegate.check_all_async([(limiter, "k")]),
+    "wait_for_all": lambda limiter: slidegate.check_all_async([(limiter, "k")], timeout=9),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_check_that_is_canceled_in_flight_is_refunded(own_redis, name):
+    limiter = Limiter("9/hour", name="canceled", store={"redis": own_redis.url, **PATIENT})
+    limiter.check("warm")
+
+    async def run():
+        task = asyncio.ensure_future(CALLS[name](limiter))
+        while not own_redis.holds_a_script():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    own_redis.command("CLIENT PAUSE 60000 WRITE")
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+    own_redis.command("CLIENT UNPAUSE")
+    refunded(limiter)
+
+
+def test_a_check_that_is_canceled_when_its_result_arrives_is_refunded(redis):
+    limiter = Limiter("9/hour", name="arrived", store={"redis": redis.url, **PATIENT})
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(limiter.check_async("k"))
+
+        def cancel_late():
+            # The task goes on in the next turn of the event loop.
+            if task._fut_waiter is not None and task._fut_waiter.done():
+                task.cancel()
+            else:
+                loop.call_soon(cancel_late)
+
+        loop.call_soon(cancel_late)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+    refunded(limiter)
+
+
+def test_a_canceled_wait_leaves_the_queue(redis):
+    limiter = Limiter("1/hour", name="queue", store={"redis": redis.url, **PATIENT})
+
+    async def run():
+        taken = await limiter.check_async("k")
+        first = asyncio.ensure_future(limiter.wait_async("k"))
+        assert not await limiter.wait_async("k", timeout=0.01)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        second = asyncio.ensure_future(limiter.wait_async("k"))
+        await limiter.refund_async(taken.receipt)
+        assert await second
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+    assert limiter.usage("k") == [1]
 
 
 @pytest.mark.parametrize(("mode", "allowed"), [("deny", False), ("allow", True), ("local", True)])

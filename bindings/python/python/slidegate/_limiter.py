@@ -233,8 +233,13 @@ async def _run(
     """Calls a native method. If its result is not available at once, awaits it."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
+    is_canceled = False
 
     def notify(value: Any, error: Optional[BaseException]) -> None:
+        if is_canceled:
+            # The event loop may end before it calls a function.
+            undo(value)
+            return
         try:
             loop.call_soon_threadsafe(deliver, value, error)
         except RuntimeError:
@@ -242,7 +247,7 @@ async def _run(
             undo(value)
 
     def deliver(value: Any, error: Optional[BaseException]) -> None:
-        if future.done():
+        if is_canceled or future.done():
             undo(value)
         elif error is not None:
             future.set_exception(error)
@@ -255,13 +260,18 @@ async def _run(
         decisions = value if isinstance(value, list) else [value]
         for each, decision in zip(limiters, decisions):
             if isinstance(decision, Decision) and decision.receipt is not None:
-                each.refund(decision.receipt, notify=lambda *_: None)
+                each.uncount(decision, notify=lambda *_: None)
 
     started: Any = method(*arguments, notify=notify, **options)
     if not isinstance(started, _native.Pending):
         return cast(T, started)
     try:
         return await future
-    except asyncio.CancelledError:
+    except BaseException:
+        # The task was canceled or the coroutine was closed, unless this is the error of the call.
+        is_canceled = True
         started.cancel()
+        if future.done() and not future.cancelled() and future.exception() is None:
+            # The result arrived before the cancellation.
+            undo(future.result())
         raise
