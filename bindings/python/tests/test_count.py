@@ -1,8 +1,7 @@
 """`count` behind real servers: which responses count, also if the handler or the response fails."""
 
-from conftest import asgi_server, wsgi_server
-
 import pytest
+from conftest import asgi_server, wsgi_server
 
 import slidegate.asgi
 import slidegate.fastapi
@@ -157,3 +156,41 @@ def test_websocket_handshakes_count_by_their_status():
     with pytest.raises(WebSocketDisconnect), server.websocket_connect("/rejected"):
         pass
     assert (failed.limiter.usage("all"), successful.limiter.usage("all")) == ([1], [1])
+
+
+def flask_app(rules):
+    from flask import Flask, request
+
+    app = Flask(__name__)
+    slidegate.flask.RateLimiter(app, rules)
+
+    @app.get("/")
+    def page():
+        return "hello", int(request.args["status"])
+
+    @app.get("/fails")
+    def fails():
+        raise ValueError("no response")
+
+    return app
+
+
+def test_requests_in_one_context_of_flask_count_separately():
+    rule = RateLimit(Limiter("5/hour"), key=lambda request: request.args["user"], count="failed")
+    app = flask_app(rule)
+    with app.app_context():
+        client = app.test_client()
+        client.get("/?status=401&user=a")
+        last = client.get("/?status=200&user=b")
+    assert (rule.limiter.usage("a"), rule.limiter.usage("b")) == ([1], [0])
+    assert last.headers["x-ratelimit-remaining"] == "5"
+
+
+@pytest.mark.parametrize("propagates", [False, True])
+def test_an_exception_of_a_flask_view_is_a_failure(propagates, client):
+    rule = RateLimit(Limiter("5/hour"), key="all", count="successful")
+    app = flask_app(rule)
+    app.config["PROPAGATE_EXCEPTIONS"] = propagates
+    with wsgi_server(app) as url:
+        assert client.get(url + "/fails").status_code == 500
+    assert rule.limiter.usage("all") == [0]

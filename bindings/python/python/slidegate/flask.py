@@ -44,6 +44,7 @@ class RateLimiter:
         """Registers the limits of an application."""
         app.before_request(self._before)
         app.after_request(self._after)
+        app.teardown_request(self._teardown)
 
     def limit(self, rules: Union[Rule, Sequence[Rule]], **options: Any) -> Callable[[F], F]:
         """Limits one view, in addition to the rules for every request."""
@@ -72,7 +73,7 @@ class RateLimiter:
                 return cast("flask.typing.ResponseReturnValue", guard.on_denied(flask.request, denied))
             headers = [*denied.headers, ("content-type", denied.content_type)]
             return flask.Response(denied.body, denied.status, headers)
-        _passed().append(passed)
+        flask.g.setdefault("slidegate", []).append(passed)
         return None
 
     def _after(self, response: flask.Response) -> flask.Response:
@@ -83,8 +84,13 @@ class RateLimiter:
                 response.headers.add(name, value)
         return response
 
+    def _teardown(self, error: Optional[BaseException]) -> None:
+        # Without a response, if Flask propagates the exception or another function raised it.
+        for passed in _passed():
+            if error is not None:
+                passed.finish(500)
+
 
 def _passed() -> List[Passed]:
-    if "slidegate" not in flask.g:
-        flask.g.slidegate = []
-    return cast("List[Passed]", flask.g.slidegate)
+    """Returns the requests to finish, once. Several requests can have one context."""
+    return cast("List[Passed]", flask.g.pop("slidegate", []))
