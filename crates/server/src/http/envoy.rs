@@ -15,6 +15,9 @@ use super::{HttpState, Reply};
 use crate::access::Scope;
 use crate::domain;
 
+/// The path of the health check.
+pub(super) const HEALTHCHECK: &str = "/healthcheck";
+
 /// Replies if the path is one of these.
 pub(super) async fn handle(
     state: &HttpState,
@@ -23,7 +26,7 @@ pub(super) async fn handle(
     let settings = state.settings();
     let (allowed, allow): (&[Method], _) = match request.uri().path() {
         "/json" => (&[Method::POST], "POST"),
-        "/healthcheck" => (&[Method::GET, Method::HEAD], "GET, HEAD"),
+        HEALTHCHECK => (&[Method::GET, Method::HEAD], "GET, HEAD"),
         _ => return Ok(None),
     };
     if !allowed.contains(request.method()) {

@@ -202,7 +202,8 @@ async fn handle_any(
     }
 }
 
-/// A handler with the overload guard of `slidegate-tower`, if there is one.
+/// A handler with the overload guard of `slidegate-tower`, if there is one. `/healthcheck` is not
+/// guarded.
 #[derive(Debug)]
 pub struct ShedLoad<H> {
     handler: H,
@@ -220,7 +221,9 @@ impl<H: Handle> Handle for ShedLoad<H> {
     type Body = H::Body;
 
     async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Response<H::Body> {
-        let Some(guard) = &self.guard else { return self.handler.handle(request, peer).await };
+        // A busy server is not dead, so the health check is not guarded.
+        let guard = self.guard.as_ref().filter(|_| request.uri().path() != envoy::HEALTHCHECK);
+        let Some(guard) = guard else { return self.handler.handle(request, peer).await };
         // Boxed, so that requests without a guard do not carry it.
         let guarded = async {
             match admit(guard).await {

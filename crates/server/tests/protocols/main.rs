@@ -16,6 +16,7 @@ mod fields;
 mod http_api;
 mod http_limits;
 mod http_protocols;
+mod overload;
 mod resp;
 mod same_gate;
 mod schemathesis;
