@@ -28,6 +28,17 @@ pub struct WaitOptions {
     waiters_max: usize,
     sleep: Sleep,
     waiters: Arc<AtomicUsize>,
+    on_wait: Option<OnWait>,
+}
+
+/// Called when a request begins to wait.
+#[derive(Clone)]
+struct OnWait(Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for OnWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnWait(..)")
+    }
 }
 
 const WAITERS_MAX: usize = 1024;
@@ -42,7 +53,8 @@ const SLEEP_MIN: Duration = Duration::from_millis(1);
 impl WaitOptions {
     /// Lets at most 1024 requests wait at the same time, each for at most `time_max`.
     pub fn new(time_max: Duration, sleep: Sleep) -> Self {
-        Self { time_max, waiters_max: WAITERS_MAX, sleep, waiters: Arc::default() }
+        let waiters = Arc::default();
+        Self { time_max, waiters_max: WAITERS_MAX, sleep, waiters, on_wait: None }
     }
 
     /// Returns the same with another maximum time. Requests that wait under either share one bound on
@@ -59,6 +71,14 @@ impl WaitOptions {
         self
     }
 
+    /// Calls `begins` when a request begins to wait, for example to let another one be served
+    /// meanwhile.
+    #[must_use]
+    pub fn on_wait(mut self, begins: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_wait = Some(OnWait(Arc::new(begins)));
+        self
+    }
+
     /// Waits for the units that are missing according to `denied`, if time and bounds permit.
     /// Returns the decisions and whether the request waited.
     pub(crate) async fn wait(
@@ -72,6 +92,9 @@ impl WaitOptions {
         let Some(_waiter) = self.enter() else {
             return (denied, false);
         };
+        if let Some(OnWait(begins)) = &self.on_wait {
+            begins();
+        }
         (self.take_in_time(asks, denied).await, true)
     }
 

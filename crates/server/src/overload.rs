@@ -2,6 +2,10 @@
 
 use core::time::Duration;
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use slidegate_gate::WaitOptions;
 use slidegate_tower::{Admission, Arrival, OverloadGuard, OverloadStats};
 
 use crate::admin::{Kind, Page};
@@ -22,6 +26,23 @@ pub(crate) async fn admit(guard: &OverloadGuard) -> Result<Admission, Duration> 
                 arrival = queued.again();
             }
         }
+    }
+}
+
+/// The place of a request in service. It is free again when the last clone is dropped, or when the
+/// request begins to wait for units, which takes no work. `waiters_max` bounds the requests that wait.
+#[derive(Debug, Clone)]
+pub(crate) struct Place(Arc<Mutex<Option<Admission>>>);
+
+impl Place {
+    pub(crate) fn new(admission: Admission) -> Self {
+        Self(Arc::new(Mutex::new(Some(admission))))
+    }
+
+    /// Frees the place when the request begins to wait.
+    pub(crate) fn free_on_wait(&self, waiting: WaitOptions) -> WaitOptions {
+        let place = self.clone();
+        waiting.on_wait(move || drop(place.0.lock().take()))
     }
 }
 

@@ -129,14 +129,14 @@ impl Engine {
         self.waiting.within(time)
     }
 
-    /// Checks, and waits for units for at most `time`.
+    /// Checks, and waits for units.
     pub async fn check_or_wait(
         &self,
         ask: Ask<'_>,
-        time: Duration,
+        waiting: &WaitOptions,
         caller: Caller<'_>,
     ) -> GateDecision {
-        let mut all = check_all(&[ask], Some(&self.waiting(time)), caller).await;
+        let mut all = check_all(&[ask], Some(waiting), caller).await;
         match all.pop() {
             Some(decided) => decided,
             // There is one result per ask.

@@ -17,7 +17,7 @@ use super::request::{
     self, CheckOptions, CheckRequest, ChecksRequest, KeyRequest, KeyTarget, RefundRequest,
     ReserveRequest, ResetRequest, SettleRequest, check_options, no_query, parse,
 };
-use super::{HttpState, Reply, body};
+use super::{HttpState, Reply, body, waiting};
 use crate::engine::latest;
 use crate::spec::{CandidateSpec, PolicySpec};
 
@@ -35,7 +35,8 @@ pub(super) async fn check_query(state: &HttpState, request: &Request<Incoming>) 
     let (check, options) = request::check_query(query, state.settings().wait_max)?;
     let CheckOptions { denial, wait } = options;
     let caller = Caller::http(request.headers());
-    reply_to_check(state, &check, ReplyOptions { denial, wait, is_get: true, caller }).await
+    let place = request.extensions().get();
+    reply_to_check(state, &check, ReplyOptions { denial, wait, is_get: true, caller, place }).await
 }
 
 async fn reply_to_check(
@@ -54,11 +55,11 @@ async fn decide_or_wait(
     ask: &Ask<'_>,
     options: ReplyOptions<'_>,
 ) -> GateDecision {
-    if options.wait.is_zero() {
+    let Some(waiting) = waiting(state, options.wait, options.place) else {
         return decide(ask, options.caller).await;
-    }
+    };
     // Boxed, so that checks that do not wait do not carry it.
-    Box::pin(state.engine().check_or_wait(*ask, options.wait, options.caller)).await
+    Box::pin(state.engine().check_or_wait(*ask, &waiting, options.caller)).await
 }
 
 fn decide<'a>(ask: &Ask<'a>, caller: Caller<'a>) -> StoreFuture<'a, GateDecision> {
@@ -98,7 +99,7 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
         ask.map_err(|error| error.in_part(&format_args!("asks[{index}]")))
     };
     let asks = checks.iter().enumerate().map(find).collect::<Result<Vec<_>, _>>()?;
-    let waiting = (!options.wait.is_zero()).then(|| state.engine().waiting(options.wait));
+    let waiting = waiting(state, options.wait, options.place);
     let all = check_asks(&asks, waiting.as_ref(), options.caller).await;
 
     let headers = &settings.headers;
@@ -288,7 +289,8 @@ async fn read_check<'a>(
     let CheckOptions { denial, wait } = check_options(request.uri().query(), wait_max)?;
     let body = body::read_json(request, state.body_limits()).await?;
     let caller = Caller::http(request.headers());
-    Ok((body, ReplyOptions { denial, wait, is_get: false, caller }))
+    let place = request.extensions().get();
+    Ok((body, ReplyOptions { denial, wait, is_get: false, caller, place }))
 }
 
 /// Reads the body of a request without a query.

@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use slidegate_gate::{ASKS_MAX, Caller};
+use slidegate_gate::{ASKS_MAX, Caller, WaitOptions};
 use slidegate_http::{Body, ClientAddress, Problem};
 use slidegate_tower::OverloadGuard;
 
@@ -37,7 +37,7 @@ use crate::config::HeaderSettings;
 use crate::domain::Options;
 use crate::engine::Engine;
 use crate::net::{BODIES_MAX, BodyBudget};
-use crate::overload::admit;
+use crate::overload::{Place, admit};
 
 /// The reply to a request.
 pub type Reply = Response<Full<Bytes>>;
@@ -123,6 +123,18 @@ impl HttpState {
             None => Ok(()),
         }
     }
+}
+
+/// Returns how a request waits for units for at most `time`, or `None` if it does not.
+fn waiting(state: &HttpState, time: Duration, place: Option<&Place>) -> Option<WaitOptions> {
+    if time.is_zero() {
+        return None;
+    }
+    let waiting = state.engine.waiting(time);
+    Some(match place {
+        Some(place) => place.free_on_wait(waiting),
+        None => waiting,
+    })
 }
 
 impl Default for HttpSettings {
@@ -227,7 +239,11 @@ impl<H: Handle> Handle for ShedLoad<H> {
         // Boxed, so that requests without a guard do not carry it.
         let guarded = async {
             match admit(guard).await {
-                Ok(_pass) => self.handler.handle(request, peer).await,
+                Ok(admission) => {
+                    // It holds the place for as long as the request exists.
+                    request.extensions_mut().insert(Place::new(admission));
+                    self.handler.handle(request, peer).await
+                }
                 Err(after) => {
                     let problem = Problem::overloaded().retry_after(after);
                     let problem = traced(problem, Caller::http(request.headers()));

@@ -16,6 +16,7 @@ use super::advertised::{self, AdvertisedDecision};
 use super::body::JSON;
 use crate::config::HeaderSettings;
 use crate::engine::Plan;
+use crate::overload::Place;
 use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
 
 /// The status of a denial.
@@ -37,6 +38,8 @@ pub(super) struct ReplyOptions<'a> {
     pub(super) wait: Duration,
     pub(super) is_get: bool,
     pub(super) caller: Caller<'a>,
+    /// The place that the request frees while it waits.
+    pub(super) place: Option<&'a Place>,
 }
 
 /// A duration in seconds, rounded up to the millisecond so that waiting it is always enough.

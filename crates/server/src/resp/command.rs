@@ -237,7 +237,7 @@ impl Call<'_> {
             return gate.check(key, tier, cost, Caller::RESP).await;
         }
         // Boxed, so that checks that do not wait do not carry it.
-        Box::pin(self.engine.check_or_wait(ask, wait, Caller::RESP)).await
+        Box::pin(self.engine.check_or_wait(ask, &self.engine.waiting(wait), Caller::RESP)).await
     }
 
     /// `SG.PEEK policy key [COST n] [TIER name]`

@@ -27,7 +27,7 @@ use super::advertised::{self, advertise_all};
 use super::error::{ApiError, ApiErrorKind, shown};
 use super::reply::traced;
 use super::request::{parameters, parse_wait};
-use super::{HttpState, Peer, Reply};
+use super::{HttpState, Peer, Reply, waiting};
 use crate::config::HeaderSettings;
 use crate::engine::Plan;
 
@@ -54,7 +54,7 @@ pub(super) async fn authorize(
     };
     let rules = matching_rules(&plan, &source, request.headers(), caller)?;
     let asks: Vec<Ask<'_>> = rules.iter().map(MatchedRule::ask).collect();
-    let waiting = (!options.wait.is_zero()).then(|| state.engine().waiting(options.wait));
+    let waiting = waiting(state, options.wait, request.extensions().get());
     let all = check_all(&asks, waiting.as_ref(), caller).await;
 
     let headers = &state.settings().headers;
