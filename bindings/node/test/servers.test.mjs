@@ -183,11 +183,12 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
     const key = () => {
       throw new Error('no database')
     }
-    await serving(start, { limiter: limiterOf('1/minute'), key }, undefined, async (get) => {
+    const onError = () => {}
+    await serving(start, { limiter: limiterOf('1/minute'), key, onError }, undefined, async (get) => {
       assert.equal((await get()).status, 500)
     })
     const rejecting = async () => key()
-    await serving(start, { limiter: limiterOf('1/minute'), key: rejecting }, undefined, async (get) => {
+    await serving(start, { limiter: limiterOf('1/minute'), key: rejecting, onError }, undefined, async (get) => {
       assert.equal((await get()).status, 500)
     })
   })

@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Decision } from './decision.js'
 import { Guard, type Checked, type GuardOptions, type RequestView } from './guard.js'
 import { apply, respond } from './http.js'
+import { peerOf } from './peer.js'
 
 /** What the middleware reads of a request. Express's own type has it. */
 export interface ExpressRequest extends IncomingMessage {
@@ -25,8 +26,8 @@ export type Middleware<Req extends ExpressRequest> = (
 ) => void
 
 const VIEW: RequestView<ExpressRequest> = {
-  address: (request) => request.ip,
-  peer: (request) => request.socket.remoteAddress,
+  address: (request) => request.ip ?? peerOf(request.socket),
+  peer: (request) => peerOf(request.socket),
   headers: (request) => request.headers,
 }
 

@@ -3,6 +3,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import { Guard, writeHeaders, type Checked, type GuardOptions, type RequestView } from './guard.js'
+import { peerOf } from './peer.js'
 
 /** Options of `rateLimit` and of the plugin. */
 export interface RateLimitOptions extends GuardOptions<FastifyRequest> {
@@ -11,8 +12,9 @@ export interface RateLimitOptions extends GuardOptions<FastifyRequest> {
 }
 
 const VIEW: RequestView<FastifyRequest> = {
-  address: (request) => request.ip,
-  peer: (request) => request.socket.remoteAddress,
+  // Fastify's type does not say that an address may be missing.
+  address: (request) => (request.ip as string | undefined) ?? peerOf(request.socket),
+  peer: (request) => peerOf(request.socket),
   headers: (request) => request.headers,
 }
 

@@ -57,6 +57,11 @@ export interface GuardOptions<Req> extends Partial<Limit<Req>> {
   count?: 'all' | 'failed' | 'successful' | ((status: number, request: Req) => boolean)
   /** Header fields and body. */
   http?: HttpOptions
+  /**
+   * Receives an error that does not reach the framework: in `node:http` every error of a check.
+   * `console.error` by default.
+   */
+  onError?: (error: unknown, request: Req) => void
   /** How addresses are found and grouped. With `trustedProxies`, the framework's setting is not used. */
   address?: AddressOptions
 }
@@ -135,6 +140,12 @@ export class Guard<Req> {
     return skipped === true ? null : this.checkRules(request)
   }
 
+  /** Passes an error to `onError`. */
+  report(error: unknown, request: Req): void {
+    if (this.options.onError === undefined) console.error(error)
+    else this.options.onError(error, request)
+  }
+
   private checkRules(request: Req): Maybe<Checked | null> {
     const resolved: Resolved = { gates: [], keys: [], tiers: [], costs: [], limiters: [] }
     for (const [place, rule] of this.rules.entries()) {
@@ -203,7 +214,7 @@ export class Guard<Req> {
     const { view, addresses } = this
     const address = this.trustsProxies ? view.peer(request) : view.address(request)
     if (address === undefined) {
-      const message = 'the request has no client address: set `key`, or listen on a socket with addresses'
+      const message = 'the request has no client address: the client has disconnected, or the server is not one of node:http'
       throw new SlidegateError('setting', message)
     }
     if (this.trustsProxies) return addresses.clientKey(address, view.headers(request))

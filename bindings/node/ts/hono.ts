@@ -5,6 +5,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Context, MiddlewareHandler } from 'hono'
 
 import { Guard, writeHeaders, type Checked, type GuardOptions, type RequestView } from './guard.js'
+import { peerOf } from './peer.js'
 
 /** Options of `rateLimit`. */
 export interface RateLimitOptions extends GuardOptions<Context> {
@@ -15,7 +16,8 @@ export interface RateLimitOptions extends GuardOptions<Context> {
 /** `@hono/node-server` passes the request of `node:http`. */
 function peer(context: Context): string | undefined {
   const bindings = context.env as { incoming?: IncomingMessage; server?: { incoming?: IncomingMessage } } | undefined
-  return (bindings?.server ?? bindings)?.incoming?.socket.remoteAddress
+  const incoming = (bindings?.server ?? bindings)?.incoming
+  return incoming && peerOf(incoming.socket)
 }
 
 const VIEW: RequestView<Context> = {

@@ -3,6 +3,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import { Guard, writeHeaders, type Checked, type GuardOptions, type RequestView } from './guard.js'
+import { peerOf } from './peer.js'
 
 /** Options of `rateLimit`. */
 export interface RateLimitOptions<Req extends IncomingMessage = IncomingMessage> extends GuardOptions<Req> {
@@ -10,17 +11,19 @@ export interface RateLimitOptions<Req extends IncomingMessage = IncomingMessage>
   onDenied?: (request: Req, response: ServerResponse, checked: Checked) => unknown
 }
 
-/** Returns `true` if the request is allowed. Otherwise, it has been answered. */
+/** Returns `true` if the request is allowed. Otherwise, it has been answered. Never rejects. */
 export type RateLimit<Req extends IncomingMessage> = (request: Req, response: ServerResponse) => Promise<boolean>
 
 const VIEW: RequestView<IncomingMessage> = {
-  address: (request) => request.socket.remoteAddress,
-  peer: (request) => request.socket.remoteAddress,
+  address: (request) => peerOf(request.socket),
+  peer: (request) => peerOf(request.socket),
   headers: (request) => request.headers,
 }
 
 /**
  * Limits the requests of a server of `node:http`.
+ *
+ * A request whose check fails, for example because `key` throws, gets a 500 and is passed to `onError`.
  *
  * ```js
  * const limit = rateLimit({ limiter: { quotas: '100/minute' } })
@@ -33,12 +36,19 @@ const VIEW: RequestView<IncomingMessage> = {
 export function rateLimit<Req extends IncomingMessage = IncomingMessage>(options: RateLimitOptions<Req>): RateLimit<Req> {
   const guard = new Guard<Req>(options, VIEW)
   return async (request, response) => {
-    const checked = await guard.check(request)
-    if (checked === null) return true
-    apply(checked, response)
-    if (checked.allowed) return true
-    if (options.onDenied === undefined) respond(checked, response)
-    else await options.onDenied(request, response, checked)
+    try {
+      const checked = await guard.check(request)
+      if (checked === null) return true
+      apply(checked, response)
+      if (checked.allowed) return true
+      if (options.onDenied === undefined) respond(checked, response)
+      else await options.onDenied(request, response, checked)
+    } catch (error) {
+      if (!response.headersSent) response.statusCode = 500
+      response.end()
+      // Clients that disconnect before the check are not errors of the server.
+      if (peerOf(request.socket) !== undefined) guard.report(error, request)
+    }
     return false
   }
 }

@@ -1,9 +1,10 @@
-// One app per framework, with the same routes, listening on a free port of the loopback interface.
+// One app per framework, with the same routes, listening on a free port of the loopback interface, or on
+// the unix socket `path`.
 
 import { createServer } from 'node:http'
 import { once } from 'node:events'
 
-import { serve } from '@hono/node-server'
+import { createAdaptorServer } from '@hono/node-server'
 import express5 from 'express'
 import express4 from 'express4'
 import fastify from 'fastify'
@@ -23,14 +24,14 @@ export const FRAMEWORKS = {
   'express 5': (options, route) => expressApp(express5, options, route),
 
   async fastify(options, route) {
-    const { trustProxy, ...rest } = options
+    const { trustProxy, path, ...rest } = options
     const app = fastify({ trustProxy: trustProxy ?? false })
     await app.register(slidegate, rest)
     app.get('/', async () => 'hello')
     app.get('/fail', async (_, reply) => reply.code(500).send('hello'))
     if (route) app.get('/route', { onRequest: fastifyLimit(route) }, async () => 'hello')
-    await app.listen({ host: '127.0.0.1', port: 0 })
-    return { port: app.server.address().port, close: () => app.close() }
+    await app.listen(place(path))
+    return { server: app.server, port: app.server.address().port, close: () => app.close() }
   },
 
   async hono(options, route) {
@@ -39,52 +40,47 @@ export const FRAMEWORKS = {
     app.get('/', (context) => context.text('hello'))
     app.get('/fail', () => new Response('hello', { status: 500 }))
     if (route) app.get('/route', honoLimit(route), (context) => context.text('hello'))
-    const server = serve({ fetch: app.fetch, hostname: '127.0.0.1', port: 0 })
-    if (!server.listening) await once(server, 'listening')
-    return closing(server)
+    return listening(createAdaptorServer({ fetch: app.fetch }), options.path)
   },
 
   async 'node:http'(options, route) {
     const limit = httpLimit(trusting(options))
     const limitRoute = route && httpLimit(route)
-    const handle = async (request, response) => {
+    const server = createServer(async (request, response) => {
       if (!(await limit(request, response))) return
       if (request.url === '/route' && !(await limitRoute(request, response))) return
       response.statusCode = { '/': 200, '/route': 200, '/fail': 500 }[request.url] ?? 404
       response.end('hello')
-    }
-    const server = createServer((request, response) => {
-      handle(request, response).catch(() => {
-        response.statusCode = 500
-        response.end()
-      })
     })
-    server.listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    return closing(server)
+    return listening(server, options.path)
   },
 }
 
 async function expressApp(express, options, route) {
-  const { trustProxy, ...rest } = options
+  const { trustProxy, path, ...rest } = options
   const app = express()
   app.set('trust proxy', trustProxy ?? false)
   app.use(expressLimit(rest))
   app.get('/', (_, response) => response.send('hello'))
   app.get('/fail', (_, response) => response.status(500).send('hello'))
   if (route) app.get('/route', expressLimit(route), (_, response) => response.send('hello'))
-  const server = app.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return closing(server)
+  return listening(createServer(app), path)
 }
 
 /** These frameworks have no setting for proxies: our own address rules apply. */
-function trusting({ trustProxy, ...options }) {
+function trusting({ trustProxy, path: _, ...options }) {
   return trustProxy ? { ...options, address: { trustedProxies: [trustProxy] } } : options
 }
 
-function closing(server) {
+function place(path) {
+  return path === undefined ? { host: '127.0.0.1', port: 0 } : { path }
+}
+
+async function listening(server, path) {
+  server.listen(place(path))
+  await once(server, 'listening')
   return {
+    server,
     port: server.address().port,
     close: () =>
       new Promise((resolve) => {
