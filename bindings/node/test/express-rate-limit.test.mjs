@@ -123,3 +123,25 @@ test('the window slides', async () => {
   assert.deepEqual([await hits(900), await hits(950), await hits(1100)], [1, 2, 3], 'no burst across a boundary')
   assert.equal(await hits(1900), 2)
 })
+
+test('denials are denied if the limit of a decision is lower than that of express-rate-limit', async () => {
+  const store = new SlidegateStore({ ...inRedis('band'), guardBand: 0.5 })
+  await serving({ limit: 4, store }, async (get) => {
+    const first = await (await get()).json()
+    assert.deepEqual([first.used, first.remaining], [3, 1], 'the guard band counts as used')
+    assert.equal((await get()).status, 200)
+    assert.equal((await get()).status, 429)
+  })
+  const local = { redis: 'redis://127.0.0.1:1', failureMode: 'local', nodes: 2 }
+  await serving({ limit: 4, store: new SlidegateStore(local) }, async (get) => {
+    const statuses = [await get(), await get(), await get()].map(({ status }) => status)
+    assert.deepEqual(statuses, [200, 200, 429])
+  })
+})
+
+test('a store that cannot decide allows requests with one use', async () => {
+  const store = new SlidegateStore({ redis: 'redis://127.0.0.1:1', failureMode: 'allow' })
+  await serving({ limit: 4, store }, async (get) => {
+    assert.equal((await (await get()).json()).used, 1)
+  })
+})

@@ -57,9 +57,10 @@ export class SlidegateStore implements Store {
       const decision = await limiter.check(this.prefix + key)
       const { allowed, limit, remaining, retryAfterMs, resetAfterMs } = decision
       const after = allowed ? resetAfterMs : (retryAfterMs ?? this.windowMs)
-      // While the store fails, a decision has no quota.
-      const totalHits = allowed ? Math.max(1, limit - remaining) : limit + 1
-      return { totalHits, resetTime: new Date(Date.now() + after) }
+      // express-rate-limit compares with its own limit. That of a decision is lower with a guard band, and
+      // while each process enforces a share. While Redis fails, an allowed request may have no quota.
+      const used = limit === 0 ? 1 : Math.min(this.limit, Math.max(1, this.limit - remaining))
+      return { totalHits: allowed ? used : this.limit + 1, resetTime: new Date(Date.now() + after) }
     }
     await limiter.charge(this.prefix + key, 1)
     return (await this.get(key)) ?? { totalHits: 1, resetTime: new Date(Date.now() + this.windowMs) }
