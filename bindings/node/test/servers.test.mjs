@@ -193,3 +193,32 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
     })
   })
 }
+
+test('express: `count` leaves units that the handler has settled', async () => {
+  const limiter = limiterOf('10/minute')
+  const options = { limiter, key: () => 'k', cost: 5, count: 'successful' }
+  const start = (options) => FRAMEWORKS['express 5'](options, undefined, ({ rateLimit }) => limiter.settle(rateLimit[0].receipt, 2))
+  await serving(start, options, undefined, async (get) => {
+    assert.equal((await get('/fail')).status, 500)
+    assert.equal((await get('/fail')).status, 500)
+    assert.deepEqual(limiter.usage('k'), [4])
+  })
+})
+
+for (const [name, start] of Object.entries(FRAMEWORKS)) {
+  test(`${name}: an error of \`count\` is reported and leaves the response`, async () => {
+    const failure = new Error('no log')
+    const count = () => {
+      throw failure
+    }
+    const limiter = limiterOf('10/minute')
+    const errors = []
+    const options = { limiter, key: () => 'k', count, onError: (error) => errors.push(error) }
+    await serving(start, options, undefined, async (get) => {
+      assert.equal((await get()).status, 200)
+      await until(() => errors.length > 0, 'the error is reported')
+      assert.deepEqual(errors, [failure])
+      assert.deepEqual(limiter.usage('k'), [1])
+    })
+  })
+}

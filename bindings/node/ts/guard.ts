@@ -7,7 +7,7 @@
 import { clientAddress, type AddressOptions, type ClientAddress } from './address.js'
 import type { Decision } from './decision.js'
 import { guarded, SlidegateError, translate } from './errors.js'
-import { decisions, Limiter, RedisLimiter, type AnyLimiter } from './limiter.js'
+import { decisions, isUsed, Limiter, RedisLimiter, type AnyLimiter } from './limiter.js'
 import { native, type NativeAnswer, type NativeGate } from './native.js'
 import type { MemoryLimiterOptions, RedisLimiterOptions } from './policy.js'
 
@@ -52,13 +52,13 @@ export interface GuardOptions<Req> extends Partial<Limit<Req>> {
   skip?: (request: Req) => Maybe<boolean>
   /**
    * The responses that count: `failed` are those with a status of 400 or above. The units of others
-   * are refunded after the response. `all` by default.
+   * are refunded after the response, unless the handler has settled or refunded them. `all` by default.
    */
   count?: 'all' | 'failed' | 'successful' | ((status: number, request: Req) => boolean)
   /** Header fields and body. */
   http?: HttpOptions
   /**
-   * Receives an error that does not reach the framework: in `node:http` every error of a check.
+   * Receives an error that does not reach the framework: one of `count`, and in `node:http` every error of a check.
    * `console.error` by default.
    */
   onError?: (error: unknown, request: Req) => void
@@ -255,15 +255,24 @@ export class Guard<Req> {
     const { count = 'all' } = this.options
     if (count === 'all') return undefined
     return (status) => {
-      const counts = typeof count === 'function' ? count(status, request) : status >= 400 === (count === 'failed')
-      if (counts) return
-      for (const [place, decision] of made.entries()) {
-        if (decision.receipt === null) continue
-        const refunded = limiters[place]?.refund(decision.receipt)
-        // Units that cannot be refunded count until they expire, which never over-admits.
-        if (refunded instanceof Promise) refunded.catch(() => {})
+      // The response is already sent, so an error has no other place to go. Its units stay counted.
+      try {
+        const counts = typeof count === 'function' ? count(status, request) : status >= 400 === (count === 'failed')
+        if (!counts) refundAll(made, limiters)
+      } catch (error) {
+        this.report(error, request)
       }
     }
+  }
+}
+
+/** Refunds all units, except those that the handler has settled or refunded. */
+function refundAll(made: Decision[], limiters: AnyLimiter[]): void {
+  for (const [place, { receipt }] of made.entries()) {
+    if (receipt === null || isUsed(receipt)) continue
+    const refunded = limiters[place]?.refund(receipt)
+    // Units that cannot be refunded count until they expire, which never over-admits.
+    if (refunded instanceof Promise) refunded.catch(() => {})
   }
 }
 

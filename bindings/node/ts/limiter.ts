@@ -299,6 +299,11 @@ export function then<T, U>(value: NowOrLater<T>, apply: (value: T) => U): NowOrL
 /** Receipts that were refunded or settled. */
 const used = new WeakSet<Receipt>()
 
+/** @internal Returns `true` if a receipt was refunded or settled. */
+export function isUsed(receipt: Receipt): boolean {
+  return used.has(receipt)
+}
+
 /** Marks a receipt as used, because the units of another request would be refunded. */
 function use(receipt: Receipt): Receipt {
   if (used.has(receipt)) throw new SlidegateError('setting', 'the receipt was already refunded or settled')

@@ -17,11 +17,11 @@ import { rateLimit as httpLimit } from 'slidegate/http'
 
 /**
  * Every app limits all requests by `options`, and `/route` again by `route`. `/fail` responds with
- * 500, and every response but those of the limits has the body `hello`.
+ * 500 after `onFail`, if given, and every response but those of the limits has the body `hello`.
  */
 export const FRAMEWORKS = {
   'express 4': (options, route) => expressApp(express4, options, route),
-  'express 5': (options, route) => expressApp(express5, options, route),
+  'express 5': (options, route, onFail) => expressApp(express5, options, route, onFail),
 
   async fastify(options, route) {
     const { trustProxy, path, ...rest } = options
@@ -56,13 +56,16 @@ export const FRAMEWORKS = {
   },
 }
 
-async function expressApp(express, options, route) {
+async function expressApp(express, options, route, onFail = () => {}) {
   const { trustProxy, path, ...rest } = options
   const app = express()
   app.set('trust proxy', trustProxy ?? false)
   app.use(expressLimit(rest))
   app.get('/', (_, response) => response.send('hello'))
-  app.get('/fail', (_, response) => response.status(500).send('hello'))
+  app.get('/fail', (request, response) => {
+    onFail(request)
+    response.status(500).send('hello')
+  })
   if (route) app.get('/route', expressLimit(route), (_, response) => response.send('hello'))
   return listening(createServer(app), path)
 }
