@@ -26,16 +26,23 @@ pub(super) struct Secrets {
     pub(super) admin: Option<AdminAccess>,
 }
 
+/// A certificate that was read again, and what uses it.
+type NewCertificate<'a> = (&'a ReloadableTls, ServerConfig);
+
 impl Secrets {
-    /// Reads all certificates again.
-    fn read_certificates(&self) -> Result<Vec<ServerConfig>, String> {
-        self.certificates.iter().map(ReloadableTls::read_again).collect()
+    /// Reads the certificates again that `settings` still names. A listener with other TLS settings
+    /// keeps its certificate until the restart, because its files may be gone.
+    fn read_certificates(&self, settings: &Settings) -> Result<Vec<NewCertificate<'_>>, String> {
+        let named = [&settings.tls, &settings.grpc_tls, &settings.admin.tls];
+        let is_named =
+            |tls: &&ReloadableTls| named.iter().any(|named| named.as_ref() == Some(tls.settings()));
+        self.certificates.iter().filter(is_named).map(|tls| Ok((tls, tls.read_again()?))).collect()
     }
 
-    /// Replaces all certificates and tokens. The old tokens are refused from now on, on open connections
+    /// Replaces certificates and all tokens. The old tokens are refused from now on, on open connections
     /// too.
-    fn replace(&self, certificates: Vec<ServerConfig>, settings: &Settings) {
-        for (tls, config) in self.certificates.iter().zip(certificates) {
+    fn replace(&self, certificates: Vec<NewCertificate<'_>>, settings: &Settings) {
+        for (tls, config) in certificates {
             tls.replace(config);
         }
         self.rules.store(Arc::new(settings.access.rules()));
@@ -86,7 +93,7 @@ impl Reloader {
     fn try_reload(&self) -> Result<String, String> {
         let loaded = self.load_again()?;
         self.refuse_emptied(&loaded)?;
-        let certificates = self.secrets.read_certificates()?;
+        let certificates = self.secrets.read_certificates(&loaded.settings)?;
         self.engine.swap(&loaded.spec).map_err(|error| error.to_string())?;
         self.secrets.replace(certificates, &loaded.settings);
         self.view.activated(&loaded);

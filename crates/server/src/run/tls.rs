@@ -41,6 +41,11 @@ impl ReloadableTls {
         Ok(Self { settings: settings.clone(), protocols, current })
     }
 
+    /// Returns the settings that it was created with.
+    pub(super) fn settings(&self) -> &TlsSettings {
+        &self.settings
+    }
+
     /// Reads the files again, for [`replace`](ReloadableTls::replace).
     pub(super) fn read_again(&self) -> Result<ServerConfig, String> {
         read(&self.settings, self.protocols)

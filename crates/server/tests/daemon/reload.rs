@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use slidegate_testkit::server::poll;
+use slidegate_testkit::server::{Certificates, poll};
 
 use crate::process::{Daemon, Folder};
 
@@ -101,6 +101,27 @@ fn a_directory_of_envoyproxy_ratelimit_that_loses_all_files_is_refused() {
     let (status, body) = daemon.admin("POST", "/-/reload");
     assert!(status == 422 && body.contains("has no domains"), "{status} {body}");
     assert!(daemon.admin("GET", "/rlconfig").1.contains("shop.user"));
+}
+
+// The files that the daemon was started with may be gone by then.
+#[test]
+fn a_certificate_at_another_path_is_used_after_a_restart_and_blocks_no_reload() {
+    let folder = Folder::new("moved_certificate");
+    let certificates = Certificates::new().unwrap();
+    let install = |name: &str| {
+        folder.write(&format!("{name}.pem"), certificates.server());
+        folder.write(&format!("{name}.key"), certificates.server_key());
+        let tls = format!("tls: {{certificate: {name}.pem, key: {name}.key}}\n");
+        folder.write("limits.yaml", &(config(1) + &tls))
+    };
+    let daemon = Daemon::with_config(&install("old"));
+    fs::remove_file(folder.path("old.pem")).unwrap();
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert!(status == 422 && body.contains("old.pem: no such file"), "{status} {body}");
+    install("new");
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("after a restart: tls.certificate, tls.key"), "{body}");
 }
 
 #[test]
