@@ -93,6 +93,8 @@ def test_django_denies_synchronously_and_asynchronously(client):
     from django.http import Http404, HttpResponse
     from django.test import Client
     from django.urls import path
+    from django.utils.decorators import method_decorator
+    from django.views import View
 
     from slidegate.django import rate_limit
 
@@ -118,7 +120,17 @@ def test_django_denies_synchronously_and_asynchronously(client):
     async def failing_async(request):
         raise errors[request.GET["error"]]
 
+    class Asynchronous(View):
+        async def get(self, request):
+            return HttpResponse("limited")
+
+    @method_decorator(rate_limit("1/hour"), name="dispatch")
+    class Decorated(Asynchronous):
+        pass
+
     globals()["urlpatterns"] = [
+        path("class", rate_limit("1/hour")(Asynchronous.as_view())),
+        path("decorated-class", Decorated.as_view()),
         path("failing", failing),
         path("failing-async", failing_async),
         path("", lambda request: HttpResponse("hello")),
@@ -140,6 +152,9 @@ def test_django_denies_synchronously_and_asynchronously(client):
             assert (denied.status_code, denied.headers["retry-after"]) == (429, "60")
             assert denied.headers["content-type"] == "application/problem+json"
         clock.advance(3600)
+    with asgi_server(get_asgi_application()) as url:
+        for page in ("/class", "/decorated-class"):
+            assert [client.get(url + page).status_code for _ in range(2)] == [200, 429]
     # An exception counts with the status of the response that Django makes of it.
     site = Client(raise_request_exception=False)
     for page in ("/failing", "/failing-async"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import Any, Callable, Dict, List, Sequence, TypeVar, Union, cast
 
+from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse
@@ -46,7 +46,7 @@ def rate_limit(rules: Union[Rule, Sequence[Rule]], **options: Any) -> Callable[[
 
 
 def _limited(inner: Callable[..., Any], guard: Guard) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(inner):
+    if _is_async(inner):
 
         async def limited_async(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -75,6 +75,16 @@ def _limited(inner: Callable[..., Any], guard: Guard) -> Callable[..., Any]:
         return _with(response, passed.finish(response.status_code))
 
     return limited
+
+
+def _is_async(view: Callable[..., Any]) -> bool:
+    # Before Python 3.12, only asgiref knows the mark that Django puts on views of classes.
+    if iscoroutinefunction(view):
+        return True
+    # `method_decorator` passes a partial function of a method. `dispatch` of an asynchronous class
+    # returns a coroutine.
+    owner = getattr(getattr(view, "func", view), "__self__", None)
+    return getattr(owner, "view_is_async", False) is True
 
 
 def _options() -> Dict[str, Any]:
