@@ -100,7 +100,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Yields the requests in the longest window, oldest first, if the algorithm stores them.
     fn history<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Vec<Event>>;
 
-    /// Forgets a key, and ends its block. Yields whether there was anything to forget.
+    /// Removes a key, and ends its block. Yields `true` if it existed.
     fn reset<'a>(&'a self, key: &'a [u8]) -> StoreResult<'a, bool>;
 
     /// Denies every check and wait of a key for a time, instead of an earlier block.

@@ -33,7 +33,8 @@ impl TraceEvents {
         Self { clock, second, suppressed }
     }
 
-    /// Returns how many events were suppressed since the last one, or `None` if this one is too.
+    /// Returns the number of events suppressed since the last one that was emitted, or `None` if this
+    /// event is suppressed too.
     fn admit(&self) -> Option<u64> {
         let second = Duration::from_nanos(self.clock.now()).as_secs() << 32;
         let before = self.second.fetch_max(second, Ordering::Relaxed).max(second);

@@ -171,8 +171,8 @@ impl Gate {
         self.rollout == Rollout::Enforce && self.share.contains(&self.name, key)
     }
 
-    /// Returns whether denials are enforced for every key. Without a key, it is unknown whether a
-    /// request is in the share, so a request without one is only denied by such a gate.
+    /// Returns whether denials are enforced for every key. Only such a gate denies a request without a
+    /// key, because such a request belongs to no share of the keys.
     pub fn is_enforced_for_all(&self) -> bool {
         self.rollout == Rollout::Enforce && self.share.is_all()
     }

@@ -66,11 +66,11 @@ impl Gate {
         }
     }
 
-    /// Charges a denied request of which only a part fits, above the limit, for work that is
-    /// already done.
+    /// Charges the whole cost of a denied request if a part of it fits, because its work is already
+    /// done. The charge may exceed the limit.
     ///
-    /// If nothing fits, nothing is charged, so that repeated requests do not delay the time at
-    /// which units are available again.
+    /// If no unit fits, nothing is charged: otherwise repeated requests would delay the time at which
+    /// units are available again.
     ///
     /// # Errors
     ///

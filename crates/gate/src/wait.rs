@@ -14,11 +14,12 @@ use crate::all::{Ask, take};
 /// Lets requests wait for units instead of denying them. The time and the number of waiters are
 /// bounded.
 ///
-/// A store in memory with the log or GCRA serves requests in order of arrival, and refunded units
-/// move the queue up. A store in Redis serves the requests of one process in order. With several
-/// gates, a request waits in the queue of the gate with the longest wait, and then takes from the
-/// others. If one of them denies, the request refunds the units and waits for that gate. With other stores and algorithms, a request is checked again after its
-/// `retry_after`.
+/// A store in memory with a log or GCRA serves requests in order of arrival, and refunded units move
+/// the queue up. A store in Redis serves the requests of one process in order. With other stores and
+/// algorithms, a request is checked again after its `retry_after`.
+///
+/// With several gates, a request waits in the queue of the gate with the longest wait, and then takes
+/// from the others. If one of them denies, the request refunds the units and waits for that gate.
 ///
 /// A request that would have to wait longer than `time_max`, or that finds `waiters_max` others
 /// waiting, is denied immediately.
@@ -43,8 +44,8 @@ impl fmt::Debug for OnWait {
 
 const WAITERS_MAX: usize = 1024;
 
-/// The maximum number of times that a request is checked again. Each time, another request was
-/// faster. After that, the request is denied.
+/// The maximum number of times that a request is checked again because another request was faster. It
+/// is denied after that.
 const ROUNDS_MAX: usize = 64;
 
 /// The shortest sleep. A failed store reports zero, and retrying immediately would be a busy loop.
@@ -57,8 +58,8 @@ impl WaitOptions {
         Self { time_max, waiters_max: WAITERS_MAX, sleep, waiters, on_wait: None }
     }
 
-    /// Returns the same with another maximum time. Requests that wait under either share one bound on
-    /// their number.
+    /// Returns the same options with another maximum time. Both share the count of waiting requests, so
+    /// `waiters_max` applies to their sum.
     #[must_use]
     pub fn within(&self, time_max: Duration) -> Self {
         Self { time_max, ..self.clone() }

@@ -74,8 +74,10 @@ fn read_token(node: &Node, reader: &mut Reader<'_>) -> Option<(Token, Scopes)> {
             checked(value.as_bytes(), variable.span, report)?
         }
         _ => {
-            let message = "a token has one of `file` and `variable`";
-            report.error(node.span, "one-of", message).help("keep one of them");
+            let message = "a token must have exactly one of `file` and `variable`";
+            report
+                .error(node.span, "one-of", message)
+                .help("set one of them, and remove the other");
             return None;
         }
     };
@@ -102,7 +104,8 @@ fn checked(text: &[u8], span: Span, report: &mut Report) -> Option<Token> {
     }
 }
 
-/// Says what is off beyond loopback, and what is open.
+/// Reports the listeners beyond loopback on which requests without a token may only check, and those
+/// on which they may change counts.
 pub(super) fn check_data_listeners(root: &Node, settings: &Settings, report: &mut Report) {
     let ListenSettings { http, grpc, resp, .. } = settings.listen;
     let verifies =
@@ -128,8 +131,8 @@ pub(super) fn check_data_listeners(root: &Node, settings: &Settings, report: &mu
             }
             None if !has_tokens && !report.has("data-closed") => {
                 let message = format!(
-                    "beyond loopback, clients of {address} may check; reading and changing what \
-                     counts against keys is off"
+                    "requests to {address} may only check, because it is not on loopback: peek, \
+                     usage, history, reset, refund and settle are off"
                 );
                 report.note(span, "data-closed", message)
             }

@@ -9,10 +9,10 @@ use super::source::Span;
 use super::yaml::Node;
 use crate::spec::{KeyPart, MEMORY, PolicySpec, RuleSpec};
 
-/// Below this, the recorded time of units matters as much as their number.
+/// Below this, the tick of 1 ms is a considerable part of the window.
 const WINDOW_SHORT: Duration = Duration::from_millis(100);
 
-/// From this on, users expect a limit to start from zero at midnight.
+/// From this window on, users expect a limit to start from zero at midnight.
 const WINDOW_LONG: Duration = Duration::from_secs(86_400);
 
 /// Above this, the exact log of a key takes kilobytes.
@@ -95,7 +95,9 @@ pub(super) fn quota(
 pub(super) fn algorithm(algorithm: Algorithm, span: Span, report: &mut Report) {
     if algorithm == Algorithm::Fixed {
         let message = "`fixed` allows up to twice the limit around a boundary";
-        report.warning(span, "fixed", message).help("`log` is exact, `gcra` the smallest");
+        report
+            .warning(span, "fixed", message)
+            .help("`log` is exact, and `gcra` takes as little memory as `fixed`");
     }
 }
 
@@ -103,7 +105,7 @@ pub(super) fn sweep_interval(interval: Duration, span: Span, report: &mut Report
     let problem = if interval < SWEEP_SHORT {
         "costs more than it frees"
     } else if interval > SWEEP_LONG {
-        "leaves passed keys in memory"
+        "leaves expired keys in memory for long"
     } else {
         return;
     };

@@ -236,7 +236,7 @@ impl Loading<'_> {
             );
         }
         if listing.files.is_empty() {
-            let message = format!("{name}: no file, so nothing is limited");
+            let message = format!("{name}: the directory has no files, so nothing is limited");
             self.report.general(Severity::Warning, "empty", message);
         }
         for path in listing.files {
@@ -271,7 +271,7 @@ impl Loading<'_> {
             }
             Format::Native | Format::Sliding => {
                 if let Some(first) = self.native.as_ref().or(self.sliding.as_ref()) {
-                    let message = "a second file with settings: one of them would be lost";
+                    let message = "two files have settings: only one of them could be used";
                     let finding = self.report.error(whole.at_start(), "two-files", message);
                     finding.related(first.span, "the first is here").help(
                         "put all settings into one file; only files of envoyproxy/ratelimit may \

@@ -29,7 +29,7 @@ pub(crate) fn latest(events: &[Event]) -> &[Event] {
     &events[events.len().saturating_sub(HISTORY_MAX)..]
 }
 
-/// The time for one store to report about its servers.
+/// The time within which a store must report the statistics of its servers.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The current plan, and all state.
@@ -163,7 +163,7 @@ impl Engine {
 
     /// Reports every decision to `watcher` from now on, or to none.
     ///
-    /// The gates are made again, so that requests pay nothing while there is no watcher.
+    /// The gates are rebuilt, so that requests have no cost while there is no watcher.
     ///
     /// # Errors
     ///
@@ -213,13 +213,13 @@ impl Engine {
         self.keep_unused(&self.plan());
     }
 
-    /// Keeps the state of removed gates, in up to half of the memory and in what the others can spare. The
-    /// others share the rest.
+    /// Keeps the state of removed gates, in at most half of the memory, and without taking the minimum
+    /// sizes of current stores. The current stores share the rest.
     fn keep_unused(&self, plan: &Plan) {
         let unused_max = plan.spare_memory().min(plan.spec().memory().limit / 2);
         let unused = self.stores.retain(plan.stores(), unused_max);
         self.stores.retain_servers(plan.spec());
-        // The others can spare it, so this does not fail.
+        // The minimum sizes fit into the rest, so this does not fail.
         let _ = plan.share_memory(unused);
     }
 
@@ -243,12 +243,12 @@ impl Engine {
         &self.settings.metrics
     }
 
-    /// Has every store fetch what it reports about its servers. One that does not reply in time
-    /// reports what it did before.
+    /// Refreshes the statistics that stores report about their servers. A store that does not reply in
+    /// time keeps its previous ones.
     pub async fn refresh_stats(&self) {
         let plan = Guard::into_inner(self.plan());
         for (_, store) in plan.distinct_stores() {
-            // What is wrong with a store is in its own metrics.
+            // Errors are in the metrics of the store.
             let _ = timeout(REFRESH_TIMEOUT, store.refresh_stats()).await;
         }
     }

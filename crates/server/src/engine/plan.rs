@@ -23,7 +23,7 @@ pub struct Plan {
     domains: Domains,
     throttle: Option<Arc<Gate>>,
     stores: StoreList,
-    /// Of policies that do not count requests.
+    /// Units of policies that do not count requests, by name.
     quota_units: HashMap<String, QuotaUnit>,
 }
 
@@ -51,7 +51,7 @@ impl Plan {
         self.policies.get(found)
     }
 
-    /// Returns what the quotas of a policy count, if not requests.
+    /// Returns the quota unit of a policy, or `None` if it counts requests.
     pub fn quota_unit(&self, policy: &str) -> Option<&QuotaUnit> {
         self.quota_units.get(policy)
     }
@@ -87,8 +87,8 @@ impl Plan {
         &self.stores
     }
 
-    /// Returns whether Envoy's health checks should pass: whether there are domains and their stores
-    /// answer, as far as the settings ask for that.
+    /// Returns whether Envoy's health checks pass. The settings may require that there is a domain, and
+    /// that the stores of all domains are available.
     pub fn is_healthy(&self, envoy: &EnvoySettings) -> bool {
         let domains = &self.spec.domains;
         let has_store = |name: &str| domains.iter().any(|domain| domain.store == name);
@@ -105,14 +105,14 @@ impl Plan {
         stores.map(|(id, store)| (id.store.as_str(), store))
     }
 
-    /// Returns the memory that the stores in memory do not need at least.
+    /// Returns the memory beyond the minimum sizes of the stores in memory.
     pub(super) fn spare_memory(&self) -> usize {
         let least: usize = self.limiters().map(Limiter::memory_limit_min).sum();
         self.spec.memory().limit.saturating_sub(least)
     }
 
-    /// Divides the memory without `unused` bytes among the stores in memory, also those that an older plan
-    /// made, and applies the configured treatment of keys that do not fit.
+    /// Divides the memory, except for `unused` bytes, among the stores in memory, including those that an
+    /// older plan created. Applies the configured treatment of keys that do not fit.
     pub(super) fn share_memory(&self, unused: usize) -> Result<(), Error> {
         let limiters: Vec<_> = self.limiters().collect();
         let memory = self.spec.memory();

@@ -100,7 +100,7 @@ pub(super) fn denied(
     if !settings.retry_after {
         reply.headers_mut().remove(RETRY_AFTER);
     }
-    // The problem knows when to retry: policies in shadow mode do not matter for it.
+    // The problem has its own `Retry-After`, which ignores policies in shadow mode.
     write(settings.fields().retry_after(false), advertised, plan, reply.headers_mut());
     reply
 }

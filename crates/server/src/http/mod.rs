@@ -109,11 +109,11 @@ impl HttpState {
 }
 
 impl HttpState {
-    /// Checks that a request may do this.
+    /// Returns an error if the request may not run the operation.
     fn permit(&self, operation: Operation, request: &Request<Incoming>) -> Result<(), ApiError> {
         let HttpSettings { access, names, .. } = &self.settings;
-        // `Host`, `Origin` and `Authorization` are those of the request that the proxy has received. A
-        // page of another site cannot set the fields that describe such a request.
+        // The proxy forwards `Host`, `Origin` and `Authorization` of the original request, so they are
+        // not checked. A page of another site cannot set the fields that describe an original request.
         if operation == Operation::Auth {
             return Ok(access.check_own_header(Scope::Check, request.headers())?);
         }

@@ -180,7 +180,10 @@ fn responses(route: &Route) -> Value {
     responses.insert(status, described(good, "Success"));
     let problem = || json!({"content": {PROBLEM_TYPE: {"schema": reference("Problem")}}});
     let mut reasons: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    reasons.entry(403).or_default().push("A page of another site, or a scope that is off");
+    reasons
+        .entry(403)
+        .or_default()
+        .push("A page of another site sent the request, or the scope is not granted");
     if route.operation.scope().is_some() {
         reasons.entry(401).or_default().push("A token is needed");
     }

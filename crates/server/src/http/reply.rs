@@ -106,7 +106,7 @@ impl DecisionWriter {
         }
     }
 
-    /// Writes a decision. `is_over` marks the limit that denied several checks.
+    /// Writes a decision. `is_over` marks the policy that denied an all-or-nothing request.
     pub(super) fn decision(
         &mut self,
         gate: &Gate,

@@ -308,14 +308,13 @@ pub(super) fn parameters(query: &str) -> Result<form_urlencoded::Parse<'_>, ApiE
 /// Decodes `%XX`, strictly.
 pub(super) fn decode(text: &str) -> Result<Cow<'_, str>, ApiError> {
     // The text is not shown: it may contain a key.
-    let refused = |what: &str| {
-        ApiError::malformed(format!("the address {what}: write bytes of UTF-8 as %XX"))
-    };
+    let refused =
+        |what: &str| ApiError::malformed(format!("the URL {what}: send UTF-8 bytes as %XX"));
     let is_code = |rest: &str| {
         rest.as_bytes().get(..2).is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
     };
     if !text.split('%').skip(1).all(is_code) {
-        return Err(refused("has a % without two digits"));
+        return Err(refused("has a % without two hexadecimal digits"));
     }
     percent_decode_str(text).decode_utf8().map_err(|_| refused("is not UTF-8"))
 }

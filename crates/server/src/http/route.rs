@@ -209,7 +209,7 @@ pub(super) static ROUTES: &[Route] = &[
     .takes("Who")
     .replies(ReplySchema::Plain("History"))
     .fails(UNITS_ERRORS),
-    Route::post("/v1/reset", Operation::Reset, "Forgets a key")
+    Route::post("/v1/reset", Operation::Reset, "Removes a key, so that its usage is zero")
         .takes("Forget")
         .replies(ReplySchema::Plain("Forgotten"))
         .fails(body_errors!(UnknownPolicy, StoreFailed)),

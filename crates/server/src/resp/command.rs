@@ -91,7 +91,7 @@ impl Call<'_> {
         })
     }
 
-    /// Returns whether a browser sends HTTP here. The body of such a request could hold commands.
+    /// Returns `true` if the input is HTTP, as from a browser. The body of a request could contain commands.
     fn is_http(&self, name: &[u8]) -> bool {
         let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
         if self.input.first() == Some(&b'*') {
@@ -123,7 +123,7 @@ impl Call<'_> {
             b"select" if self.argument(1) == b"0" => self.replies.simple("OK"),
             b"select" => return Err("ERR there is one database, 0".to_owned()),
             b"client" => self.client()?,
-            // Clients send these without needing the reply.
+            // Clients send these when they connect, and do not need the reply.
             b"command" | b"config" => self.replies.array(0),
             b"info" => self.replies.bulk(INFO.as_bytes()),
             b"reset" => {
@@ -149,7 +149,7 @@ impl Call<'_> {
         }
     }
 
-    /// `AUTH token` or `AUTH user token`. The user does not matter.
+    /// `AUTH token` or `AUTH user token`. The user is ignored.
     fn auth(&mut self) -> Result<(), ErrorReply> {
         let count = self.arguments.len();
         if !(2..=3).contains(&count) {
@@ -249,8 +249,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// `SG.RESERVE policy key [COST n] [TIER name] [WAIT milliseconds]`: as a check, with the receipt as
-    /// sixth.
+    /// `SG.RESERVE policy key [COST n] [TIER name] [WAIT milliseconds]`: as `SG.CHECK`, with the
+    /// receipt as the sixth item.
     async fn reserve(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let (ask, wait) = self.ask_and_wait(&plan)?;
@@ -327,8 +327,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// `SG.ALL policy key cost [policy key cost ...] [WAIT milliseconds]`: all or nothing; one answer
-    /// each.
+    /// `SG.ALL policy key cost [policy key cost ...] [WAIT milliseconds]`: all or nothing; one reply
+    /// for each check.
     async fn all(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let mut rest = self.arguments.len() - 1;
@@ -406,8 +406,8 @@ impl Call<'_> {
         self.five(decision);
     }
 
-    /// Allowed, limit, remaining, milliseconds until it would pass (-1 for never), milliseconds
-    /// until more is left. Of several quotas, those of the one that has least left.
+    /// Writes 1 if allowed, limit, remaining units, milliseconds until the check would be allowed (-1 for
+    /// never) and until more units are available. The limit is that of the quota with the fewest left.
     fn five(&mut self, decision: &Decision) {
         let tightest = decision.quotas().iter().min_by_key(|quota| quota.remaining());
         self.replies.integer(i64::from(decision.is_allowed()));
@@ -424,7 +424,7 @@ impl Call<'_> {
 }
 
 impl<'a> Call<'a> {
-    /// Whether the command may wait for units; then the connection is watched meanwhile.
+    /// Returns `true` if the command may wait for units. The connection is watched while it waits.
     pub(super) fn may_wait(&self) -> bool {
         let is_wait = |at| self.argument(at).eq_ignore_ascii_case(b"wait");
         !self.in_transaction && (3..self.arguments.len()).any(is_wait)

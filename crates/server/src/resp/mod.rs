@@ -81,7 +81,7 @@ where
     let (mut stop, mut timer) = (pin!(stop), CommandTimer::new(limits));
     let mut tick = pin!(sleep(timer.period));
     let mut input: Vec<u8> = Vec::new();
-    // What arrived while a check waited for units.
+    // Input that arrived while a check waited for units.
     let mut ahead: Vec<u8> = Vec::new();
     let mut session = Session::new(engine, limits, access);
     loop {
@@ -149,7 +149,7 @@ where
     }
 }
 
-/// What the commands of a connection share.
+/// The state that the commands of a connection share.
 struct Session {
     engine: Arc<Engine>,
     limits: RespLimits,
@@ -241,7 +241,7 @@ async fn run_watched<S: AsyncRead + Unpin>(
             Ok(ended) => return Ok(ended),
             Err(Ok(0)) => return Ok(None),
             Err(Err(error)) => return Err(error),
-            // A client that sends more than this without its replies is not watched any longer.
+            // Input ahead of the reply is bounded: beyond it, the connection is no longer watched.
             Err(Ok(_)) if ahead.len() > READ => return Ok(Some(run.await)),
             Err(Ok(_)) => {}
         }
@@ -303,7 +303,7 @@ impl CommandTimer {
         Self { period, is_set: false, still: 0, partial: None, still_max, partial_max }
     }
 
-    /// Notes whether bytes completed a command, and whether an incomplete one is left.
+    /// Records whether the bytes completed a command, and whether an incomplete one is left.
     fn note(&mut self, is_complete: bool, is_partial: bool) {
         if is_complete {
             (self.still, self.partial) = (0, None);

@@ -8,7 +8,7 @@ use slidegate_gate::Gate;
 
 use crate::engine::Engine;
 
-/// The limits of the rates that a connection used last: clients repeat a few.
+/// Caches the limits of the rates that a connection used last, because clients repeat a few.
 #[derive(Debug, Default)]
 pub(super) struct Throttles {
     made: Vec<([u64; 3], Gate)>,
@@ -20,7 +20,7 @@ pub(super) struct Throttles {
 const KEPT: usize = 16;
 
 impl Throttles {
-    /// The limit of a rate: max burst, count, period in seconds.
+    /// Returns the limit of a rate: max burst, count, period in seconds.
     pub(super) fn get(&mut self, engine: &Engine, rate: [u64; 3]) -> Result<&Gate, String> {
         let mut plan = engine.plan();
         if plan.throttle().is_none() {
@@ -30,7 +30,7 @@ impl Throttles {
             plan = engine.plan();
         }
         let Some(current) = plan.throttle() else {
-            return Err("ERR CL.THROTTLE is not available".to_owned());
+            return Err("ERR CL.THROTTLE is not available during a reload: retry".to_owned());
         };
         if !self.state.as_ref().is_some_and(|state| Arc::ptr_eq(state, current)) {
             self.made.clear();
@@ -53,7 +53,7 @@ impl Throttles {
     }
 }
 
-/// The time until the whole burst is available again, rounded up to a unit.
+/// Returns the time until the whole burst is available again, rounded up to whole units.
 pub(super) fn until_full(gate: &Gate, decision: &Decision) -> Duration {
     let Some(quota) = gate.quotas(None).first() else { return Duration::ZERO };
     let missing = quota.limit().saturating_sub(decision.remaining());
@@ -62,7 +62,7 @@ pub(super) fn until_full(gate: &Gate, decision: &Decision) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// The quota that redis-cell means: a burst of one more than `max_burst`, refilled at `count` in
+/// Returns the quota of a rate in redis-cell: a burst of `max_burst` + 1 units, refilled at `count` per
 /// `period` seconds.
 fn quota([max_burst, count, period]: [u64; 3]) -> Result<Quota, String> {
     if count == 0 || period == 0 {

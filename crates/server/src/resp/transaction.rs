@@ -1,4 +1,4 @@
-//! `MULTI`, `EXEC` and `DISCARD`, as client libraries wrap a pipeline in them.
+//! `MULTI`, `EXEC` and `DISCARD`, with which client libraries wrap pipelines.
 //!
 //! The commands run one after another when `EXEC` arrives. Commands of other connections may run between
 //! them: checks that must be decided together are what `SG.ALL` is for.

@@ -337,8 +337,8 @@ fn a_file_of_tests_with_mistakes() {
         "invalid value `home` for `address`",
         "`policy` needs `key`",
         "a step at 1s after one at 2s",
-        "a step must have exactly one of these, but has 0",
-        "a step must have exactly one of these, but has 2",
+        "a step must have exactly one of `policy`, `request` and `domain`, but has 0",
+        "a step must have exactly one of `policy`, `request` and `domain`, but has 2",
     ] {
         assert!(text.contains(expected), "{expected}\nis not in\n{text}");
     }

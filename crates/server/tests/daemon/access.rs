@@ -133,7 +133,7 @@ fn config_check_reports_what_is_off_beyond_loopback_and_tokens_that_protect_noth
         assert!(code == Some(78) && text.contains("error[token]"), "{text}");
     }
     let (code, text) = check("access: {tokens: [{scopes: [check]}]}\n");
-    assert!(code == Some(78) && text.contains("one of `file` and `variable`"), "{text}");
+    assert!(code == Some(78) && text.contains("exactly one of `file` and `variable`"), "{text}");
 }
 
 #[test]

@@ -101,8 +101,8 @@ impl<'a> Reference<'a> {
         self.environment.get(name).and_then(truth).unwrap_or(false)
     }
 
-    /// Converts the setting of that service, which stops charging, to the opposite setting here,
-    /// which charges all.
+    /// Applies `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT`, which is the opposite of
+    /// `envoy.charge_all`.
     fn charge_all(&self, root: &mut Node, report: &mut Report) {
         const NAME: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
         let Some(value) = self.environment.get(NAME) else { return };
@@ -236,7 +236,7 @@ impl<'a> Reference<'a> {
             }
             other => {
                 let span = self.span("REDIS_TYPE", report);
-                let message = format!("`{other}` is not a REDIS_TYPE");
+                let message = format!("unknown REDIS_TYPE `{other}`");
                 let finding = report.error(span, "value", message);
                 finding.choices(other, ["SINGLE", "SENTINEL", "CLUSTER"]);
             }

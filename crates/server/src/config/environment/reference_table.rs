@@ -52,7 +52,7 @@ pub(super) const IGNORED: [(&str, &str); 15] = [
     ("response times are in seconds", "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS"),
     ("files and links are both watched", "RUNTIME_WATCH_ROOT"),
     ("keys expire with their windows", "EXPIRATION_JITTER_MAX_SECONDS"),
-    ("denials are cached by key, without a size", "LOCAL_CACHE_SIZE_IN_BYTES"),
+    ("denials of up to 10,000 keys per limit are cached", "LOCAL_CACHE_SIZE_IN_BYTES"),
     (
         "one connection per server carries all calls",
         "REDIS_POOL_SIZE REDIS_POOL_ON_EMPTY_BEHAVIOR REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT \

@@ -113,7 +113,10 @@ fn check_key(spec: &DescriptorSpec, node: &Node, level: &mut Level, report: &mut
 fn check_share(spec: &DescriptorSpec, node: &Node, report: &mut Report) {
     let Some(found) = node.get("share_threshold").filter(|_| spec.share_threshold) else { return };
     if !spec.composite().contains('*') {
-        let message = format!("`share_threshold` without `*` in `{}`", spec.composite());
+        let message = format!(
+            "`share_threshold` needs a value with `*`, but `{}` has none",
+            spec.composite()
+        );
         let finding = report.error(found.span, "share-threshold", message);
         finding.help("values are shared only where a `*` matches several");
     }

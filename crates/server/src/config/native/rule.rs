@@ -71,7 +71,7 @@ fn check_rule(spec: &RuleSpec, node: &Node, policies: &[PolicySpec], report: &mu
         report.error(key_span, "value", message).help(help);
     }
     if spec.key.contains(&KeyPart::Path) && spec.matches.paths.is_empty() {
-        let message = "the path in a key is that of the match, but this rule matches any path";
+        let message = "the `path` of a key is the pattern in `match.path`, but this rule has none";
         let help = "set `match.path`, or remove the path from the key: with the path of the request, a client could get a new key for every request";
         report.error(key_span, "key-path", message).help(help);
     }

@@ -87,7 +87,9 @@ fn asked(node: &Node, keys: StepKeys, report: &mut Report) -> Option<ScenarioReq
     let kinds = ["policy", "request", "domain"];
     let given = kinds.into_iter().filter(|kind| node.get(kind).is_some()).count();
     if given != 1 {
-        let message = format!("a step must have exactly one of these, but has {given}");
+        let message = format!(
+            "a step must have exactly one of `policy`, `request` and `domain`, but has {given}"
+        );
         report.error(node.span, "one-of", message).choices("", kinds);
         return None;
     }

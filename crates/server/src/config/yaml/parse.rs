@@ -117,7 +117,8 @@ impl Tree {
                 None => Ok(()),
             },
             Event::Alias(anchor) => {
-                let message = "an alias inside its own anchor is endless";
+                let message =
+                    "an alias refers to an anchor that contains it: write the value instead";
                 let node = self.anchors.get(&anchor).cloned();
                 let node = node.ok_or_else(|| Fault { span, message: message.to_owned() })?;
                 self.repeat(nodes(&node), span)?;
