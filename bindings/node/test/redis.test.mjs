@@ -131,6 +131,14 @@ test('without a failure mode, every check is allowed while Redis is down', async
   }
 })
 
+test('by default, checks are allowed while Redis does not reply', async () => {
+  const limiter = new RedisLimiter({ name: 'api', quotas: '1/hour', redis: 'redis://127.0.0.1:1' })
+  for (let turn = 0; turn < 3; turn++) {
+    const { allowed, degraded } = await limiter.check('a')
+    assert.ok(allowed && degraded !== null)
+  }
+})
+
 test('with the failure mode `deny`, an app responds with 503', async () => {
   const limiter = { quotas: '1/minute', failureMode: 'deny', redis: 'redis://127.0.0.1:1' }
   const app = await FRAMEWORKS.fastify({ limiter })
