@@ -167,6 +167,18 @@ test('requests are paced in the window of the server', async () => {
   assert.equal(pacer.stats().refusals, 0)
 })
 
+test('a named quota of one route does not hold the requests of others', async () => {
+  const { time, pacer, send } = pacing({ reservePercent: 0 })
+  const search = fields({ ratelimit: '"search";r=9;t=60', 'ratelimit-policy': '"search";q=10;w=60' })
+  const items = fields({ ratelimit: '"items";r=900;t=60', 'ratelimit-policy': '"items";q=1000;w=60' })
+  pacer.respond((await send()).ticket, 200, search, 'always')
+  for (let turn = 0; turn < 30; turn++) {
+    const { ticket, at } = await Promise.race([send(), time.advance(1).then(() => ({}))])
+    assert.ok(at !== undefined, `request ${turn} is not held`)
+    pacer.respond(ticket, 200, items, 'always')
+  }
+})
+
 test('with only the remaining units, one request probes after the reset', async () => {
   const { time, pacer, send } = pacing()
   const headers = (remaining, reset) => fields({ 'x-ratelimit-remaining': String(remaining), 'x-ratelimit-reset': String(reset) })

@@ -306,6 +306,7 @@ export class Pacer {
       state.tripShortest = Math.min(now - sentAt, state.tripShortest * (1 + 1 / 64))
     }
     if (!this.settings.pacing) return
+    const learned = new Set<QuotaTracker>()
     for (const quota of limits.quotas) {
       let tracker = state.trackers.find((tracker) => tracker.tracks(quota))
       if (tracker === undefined) {
@@ -315,10 +316,17 @@ export class Pacer {
           state.trackers.sort((one, other) => other.updatedAt - one.updatedAt).pop()
         }
       }
+      learned.add(tracker)
       const own = taken.find((taken) => taken.tracker === tracker)
       tracker.learn(quota, own, inFlight, isOver, now, this.settings)
     }
-    for (const one of taken) one.tracker.giveUp(one)
+    // A response that names quotas names all that count its request. Quotas without a name always count.
+    const hasNames = limits.quotas.some(({ name }) => name !== undefined)
+    for (const one of taken) {
+      const { tracker } = one
+      if (hasNames && tracker.name !== undefined && !learned.has(tracker)) tracker.giveBack(one)
+      else tracker.giveUp(one)
+    }
   }
 
   /** Counts a 429, and stops the scope if there are too many. */

@@ -19,6 +19,8 @@ export interface Taken {
   tracker: QuotaTracker
   /** The number of requests before it. */
   total: number
+  /** When the request was sent. */
+  at: number
   isProbe: boolean
 }
 
@@ -113,7 +115,14 @@ export class QuotaTracker {
     if (isProbe) this.probeAt = now
     this.sent.push(now)
     if (this.sent.length > SENT_MAX) this.sent.shift()
-    return { tracker: this, total: this.total, isProbe }
+    return { tracker: this, total: this.total, at: now, isProbe }
+  }
+
+  /** Returns the unit of a request that did not count under this quota. */
+  giveBack(taken: Taken): void {
+    const place = this.sent.lastIndexOf(taken.at)
+    if (place >= 0) this.sent.splice(place, 1)
+    this.giveUp(taken)
   }
 
   /** Ends a request without a response. */
