@@ -167,6 +167,16 @@ test('requests are paced in the window of the server', async () => {
   assert.equal(pacer.stats().refusals, 0)
 })
 
+test('several quotas without names are paced separately', async () => {
+  const { time, pacer, send } = pacing({ reservePercent: 0 })
+  const headers = fields({ 'x-ratelimit-limit': '3, 3;w=10, 1000;w=3600', 'x-ratelimit-remaining': '2' })
+  pacer.respond((await send()).ticket, 200, headers, 'always')
+  const later = [send(), send(), send()]
+  await time.advance(20_000)
+  const [second, third, fourth] = await Promise.all(later)
+  assert.deepEqual([second.at, third.at, fourth.at], [0, 0, 10_000], 'three in ten seconds')
+})
+
 test('a named quota of one route does not hold the requests of others', async () => {
   const { time, pacer, send } = pacing({ reservePercent: 0 })
   const search = fields({ ratelimit: '"search";r=9;t=60', 'ratelimit-policy': '"search";q=10;w=60' })

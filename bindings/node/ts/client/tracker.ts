@@ -43,8 +43,9 @@ export class QuotaTracker {
     this.name = quota.name
   }
 
-  tracks(quota: AdvertisedQuota): boolean {
-    return this.name === quota.name
+  /** Returns `true` if this tracker is for an advertised quota. Quotas without names differ by their windows. */
+  tracks({ name, windowMs }: AdvertisedQuota): boolean {
+    return this.name === name && (name !== undefined || this.windowMs === windowMs)
   }
 
   /** Learns from a response. `inFlight` includes its request. */
