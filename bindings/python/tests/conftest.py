@@ -34,7 +34,11 @@ def eventually(condition, what):
 
 
 def accepts(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+    """Returns whether a server listens on a port, or on the path of a unix socket."""
+    family = socket.AF_INET if isinstance(port, int) else socket.AF_UNIX
+    with contextlib.suppress(OSError), socket.socket(family) as probe:
+        probe.settimeout(1)
+        probe.connect(("127.0.0.1", port) if isinstance(port, int) else str(port))
         return True
     return False
 

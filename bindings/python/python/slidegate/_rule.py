@@ -15,6 +15,10 @@ from slidegate._native import Decision
 
 Headers = List[Tuple[str, str]]
 
+#: Peers without an address: on a unix socket, as gunicorn, waitress and Werkzeug report it, and
+#: Starlette's test client.
+_LOCAL = ("", "localhost", "<local>", "testclient")
+
 _LOG = logging.getLogger("slidegate")
 
 
@@ -23,7 +27,8 @@ class View:
 
     #: The framework's request, which is passed to functions.
     request: Any
-    #: The address of the client, as the server or its proxy middleware reports it.
+    #: The address of the client, as the server or its proxy middleware reports it. Empty on a unix
+    #: socket, ``None`` if it is not known.
     peer: Optional[str]
 
     def fields(self, name: str) -> List[str]:
@@ -51,7 +56,7 @@ class RateLimit:
     =========== ===================================================== ========
 
     ``trusted_proxies``, ``header``, ``ipv4_prefix`` and ``ipv6_prefix`` say how the client's address
-    is found and grouped. All other options are those of :class:`Limiter`.
+    is found and grouped. A client on a unix socket counts as ``127.0.0.1``. All other options are those of :class:`Limiter`.
     """
 
     def __init__(
@@ -173,8 +178,7 @@ class RateLimit:
         if peer is None:
             message = "the server does not report the client's address: set a key"
             raise SettingError(message)
-        # Starlette's test client has this address.
-        peer = "127.0.0.1" if peer == "testclient" else peer
+        peer = "127.0.0.1" if peer in _LOCAL else peer
         hop = self._hop
         lines = [] if hop is None else view.fields(hop)
         return self._address.key(peer, [(str(hop), line.encode("latin-1")) for line in lines])

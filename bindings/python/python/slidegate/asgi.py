@@ -15,14 +15,22 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+def peer_of(scope: Scope) -> Optional[str]:
+    """Returns the peer of a :class:`View`."""
+    client, server = scope.get("client"), scope.get("server")
+    if client:
+        return str(client[0])
+    # A unix socket has a path and no port.
+    return "" if server and server[1] is None else None
+
+
 class Request(View):
     """A request as functions of rules see it: ``scope``, ``method``, ``path`` and header fields."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.request = self
-        client = scope.get("client")
-        self.peer = client[0] if client else None
+        self.peer = peer_of(scope)
 
     @property
     def method(self) -> str:

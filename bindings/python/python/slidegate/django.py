@@ -15,6 +15,7 @@ from django.utils.decorators import sync_and_async_middleware
 
 from slidegate._errors import RateLimited
 from slidegate._rule import Guard, Rule, View, merge
+from slidegate.asgi import peer_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,7 +23,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _View(View):
     def __init__(self, request: HttpRequest) -> None:
         self.request = request
-        self.peer = request.META.get("REMOTE_ADDR") or None
+        self.peer = request.META.get("REMOTE_ADDR")
+        if self.peer is None and hasattr(request, "scope"):
+            self.peer = peer_of(request.scope)
 
     def fields(self, name: str) -> List[str]:
         value = self.request.headers.get(name)

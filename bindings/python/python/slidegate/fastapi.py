@@ -10,7 +10,7 @@ from slidegate import _rule
 from slidegate._errors import RateLimited
 from slidegate._native import Decision
 from slidegate._rule import Guard, Passed, merge
-from slidegate.asgi import App, Receive, Scope, Send, run
+from slidegate.asgi import App, Receive, Scope, Send, peer_of, run
 
 _STATE = "slidegate.passed"
 
@@ -117,7 +117,7 @@ def _is_limited(dependant: Any) -> bool:
 class _View(_rule.View):
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.peer = request.client.host if request.client else None
+        self.peer = peer_of(request.scope)
 
     def fields(self, name: str) -> List[str]:
         return self.request.headers.getlist(name)  # type: ignore[no-any-return]

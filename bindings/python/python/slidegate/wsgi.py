@@ -17,7 +17,7 @@ class Request(View):
     def __init__(self, environ: Environ) -> None:
         self.environ = environ
         self.request = self
-        self.peer = environ.get("REMOTE_ADDR") or None
+        self.peer = environ.get("REMOTE_ADDR")
 
     @property
     def method(self) -> str:
