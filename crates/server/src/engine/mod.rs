@@ -230,7 +230,7 @@ impl Engine {
             let stores = plan.stores().iter().filter(|(id, _)| id.store == name);
             stores.map(|(id, _)| id.name.clone()).collect::<Vec<_>>()
         };
-        let stores = self.stores.redis_servers().into_iter();
+        let stores = self.stores.redis_servers(plan.spec()).into_iter();
         let stores = stores.map(|(name, redis)| {
             let policies = policies(&name);
             RedisStore { name, redis, policies }

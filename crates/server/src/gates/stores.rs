@@ -19,7 +19,7 @@ use crate::spec::{PolicySpec, RedisPlace, RedisSpec, SharedSpec, Spec, StoreSpec
 #[derive(Debug)]
 pub struct Stores {
     found: Mutex<HashMap<StateId, Vec<Found>>>,
-    servers: Mutex<HashMap<String, (RedisSpec, Redis)>>,
+    servers: Mutex<Vec<Servers>>,
     manual: Option<ManualClock>,
     clock: Arc<dyn Clock>,
 }
@@ -36,10 +36,27 @@ struct Found {
     expires: Option<u64>,
 }
 
+/// The servers of a store in Redis.
+#[derive(Debug)]
+struct Servers {
+    /// The name in the configuration.
+    name: String,
+    made_with: Arc<RedisSpec>,
+    redis: Redis,
+}
+
+impl Servers {
+    /// Returns `true` if `spec` has this store with the same settings.
+    fn is_in(&self, spec: &Spec) -> bool {
+        matches!(spec.store(&self.name), Some(StoreSpec::Redis(_, wanted)) if *wanted == *self.made_with)
+    }
+}
+
 /// The settings that a shared store is made with. With others it is another store for the same
 /// state.
 #[derive(Debug, Clone, PartialEq)]
 struct SharedSettings {
+    servers: Arc<RedisSpec>,
     failure_mode: FailureMode,
     shared: SharedSpec,
     secret_keys: bool,
@@ -138,13 +155,8 @@ impl Stores {
     ) -> Result<(StateId, Arc<dyn Store>), Error> {
         let id = StateId::from(wanted);
         let store_spec = spec.store(&wanted.store);
-        let shared = matches!(store_spec, Some(StoreSpec::Redis(..))).then(|| SharedSettings {
-            failure_mode: wanted.failure_mode,
-            shared: wanted.shared.clone(),
-            secret_keys: wanted.secret_keys,
-        });
         let window = longest_window(wanted);
-        let store: Arc<dyn Store> = match store_spec {
+        let (store, shared): (Arc<dyn Store>, _) = match store_spec {
             Some(StoreSpec::Memory(memory)) => {
                 if let Some(store) = self.find(&id, None, window) {
                     return Ok((id, store));
@@ -153,15 +165,20 @@ impl Stores {
                     let builder = Limiter::builder(policy(wanted)?).memory_limit(memory_limit);
                     Ok(self.with_clock(builder.on_full(memory.on_full)))
                 };
-                Arc::new(in_memory(builder, &id, restore)?)
+                (Arc::new(in_memory(builder, &id, restore)?), None)
             }
             Some(StoreSpec::Redis(name, redis)) => {
-                // Other servers make the stores on the old ones disappear, so this comes first.
-                let redis = self.redis(&name, &redis)?;
+                let (servers, redis) = self.redis(&name, *redis)?;
+                let shared = Some(SharedSettings {
+                    servers,
+                    failure_mode: wanted.failure_mode,
+                    shared: wanted.shared.clone(),
+                    secret_keys: wanted.secret_keys,
+                });
                 if let Some(store) = self.find(&id, shared.as_ref(), window) {
                     return Ok((id, store));
                 }
-                in_redis(wanted, &redis)?
+                (in_redis(wanted, &redis)?, shared)
             }
             None => {
                 let name = &wanted.store;
@@ -194,34 +211,35 @@ impl Stores {
         }
     }
 
-    /// Returns the servers of a store; the same as before while its settings are the same.
-    fn redis(&self, name: &str, wanted: &RedisSpec) -> Result<Redis, Error> {
+    /// Returns the servers of a store, and the settings that they were made with; the same as before
+    /// while these are the same. Other servers of that name stay until
+    /// [`retain_servers`](Self::retain_servers), for the plan that uses them.
+    fn redis(&self, name: &str, wanted: RedisSpec) -> Result<(Arc<RedisSpec>, Redis), Error> {
         let mut servers = self.servers.lock();
-        if let Some((made_with, redis)) = servers.get(name)
-            && made_with == wanted
-        {
-            return Ok(redis.clone());
+        let known = servers.iter().find(|it| it.name == name && *it.made_with == wanted);
+        if let Some(known) = known {
+            return Ok((Arc::clone(&known.made_with), known.redis.clone()));
         }
-        let redis = connect(wanted)?;
-        servers.insert(name.to_owned(), (wanted.clone(), redis.clone()));
-        drop(servers);
-        // Limiters on the old servers must not be found again.
-        self.found.lock().retain(|id, _| id.store != name);
-        Ok(redis)
+        let redis = connect(&wanted)?;
+        let made_with = Arc::new(wanted);
+        let new = (Arc::clone(&made_with), redis.clone());
+        servers.push(Servers { name: name.to_owned(), made_with, redis });
+        Ok(new)
     }
 
-    /// Returns the servers of all stores in Redis, by name.
-    pub fn redis_servers(&self) -> Vec<(String, Redis)> {
+    /// Returns the servers of all stores of `spec` in Redis, by name.
+    pub fn redis_servers(&self, spec: &Spec) -> Vec<(String, Redis)> {
         let servers = self.servers.lock();
+        let servers = servers.iter().filter(|servers| servers.is_in(spec));
         let mut servers: Vec<_> =
-            servers.iter().map(|(name, (_, redis))| (name.clone(), redis.clone())).collect();
+            servers.map(|servers| (servers.name.clone(), servers.redis.clone())).collect();
         servers.sort_by(|(one, _), (other, _)| one.cmp(other));
         servers
     }
 
-    /// Closes the connections to servers of stores that are no longer configured.
+    /// Closes the connections to servers that `spec` does not use.
     pub fn retain_servers(&self, spec: &Spec) {
-        self.servers.lock().retain(|name, _| spec.store(name).is_some());
+        self.servers.lock().retain(|servers| servers.is_in(spec));
     }
 
     /// Keeps the stores in `used`, and of the others those in memory whose counts still matter, so

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use slidegate::{Algorithm, Cost, ManualClock, OnFull, Quota};
@@ -9,7 +10,9 @@ use slidegate_gate::{Ask, Caller, GateOutcome, check_all};
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
 use slidegate_server::run::Snapshots;
-use slidegate_server::spec::{CandidateSpec, MemorySpec, PolicySpec, Rollout, Spec, StoreSpec};
+use slidegate_server::spec::{
+    CandidateSpec, MemorySpec, PolicySpec, RedisPlace, RedisSpec, Rollout, Spec, StoreSpec,
+};
 
 fn policy(name: &str, limit: u32) -> PolicySpec {
     PolicySpec::new(name, vec![Quota::per_minute(limit)])
@@ -173,7 +176,7 @@ async fn state_of_a_removed_policy_is_dropped_after_its_longest_window() {
     assert_eq!(allowed(&engine, "gone", "k", 3).await, 3);
     let state = {
         let plan = engine.plan();
-        std::sync::Arc::downgrade(plan.gate("gone").unwrap().store())
+        Arc::downgrade(plan.gate("gone").unwrap().store())
     };
     engine.swap(&spec([policy("kept", 3)])).unwrap();
     clock.advance(Duration::from_secs(59));
@@ -199,7 +202,7 @@ async fn state_of_removed_policies_takes_at_most_half_of_the_memory() {
         for key in 0..20_000 {
             allowed(&engine, &name(number), &key.to_string(), 1).await;
         }
-        states.push(std::sync::Arc::downgrade(engine.plan().gate(&name(number)).unwrap().store()));
+        states.push(Arc::downgrade(engine.plan().gate(&name(number)).unwrap().store()));
         clock.advance(Duration::from_secs(1));
         engine.swap(&with(&name(number + 1))).unwrap();
         let alive = states.iter().filter_map(std::sync::Weak::upgrade);
@@ -411,4 +414,37 @@ async fn what_happens_when_memory_is_spent_follows_the_configuration() {
     }
     assert!(denied > 0, "none of a thousand new keys was denied");
     assert_eq!(allowed(&engine, "one", "0", 3).await, 2, "keys in the table stay");
+}
+
+// A scheduled sweep deletes the keys on these servers that belong to no policy.
+#[tokio::test]
+async fn rejected_configuration_leaves_the_redis_servers_as_they_were() {
+    let on = |prefix: &str, others: &[PolicySpec]| {
+        let redis = RedisSpec {
+            place: RedisPlace::Single("redis://127.0.0.1:1".to_owned()),
+            prefix: prefix.to_owned(),
+            ..RedisSpec::default()
+        };
+        let stores = vec![StoreSpec::Redis("shared".to_owned(), Box::new(redis))];
+        let shared = PolicySpec { store: "shared".to_owned(), ..policy("api", 1) };
+        Spec { stores, policies: [&[shared], others].concat(), ..Spec::default() }
+    };
+    let (engine, _) = engine(&on("old", &[]));
+    let servers = || -> Vec<String> {
+        engine.redis_stores().iter().map(|store| format!("{:?}", store.redis)).collect()
+    };
+    let store = || Arc::clone(&engine.plan().stores()[0].1);
+    let (old, old_store) = (servers(), store());
+    assert!(old.len() == 1 && old[0].contains("\"old\""), "{old:?}");
+
+    let unknown = PolicySpec { store: "unknown".to_owned(), ..policy("other", 1) };
+    engine.swap(&on("new", &[unknown])).unwrap_err();
+    assert_eq!(servers(), old);
+    engine.swap(&on("old", &[policy("other", 1)])).unwrap();
+    assert_eq!(servers(), old);
+    assert!(Arc::ptr_eq(&store(), &old_store), "its connections and its breaker continue");
+
+    engine.swap(&on("new", &[])).unwrap();
+    assert!(servers().len() == 1 && servers()[0].contains("\"new\""), "{:?}", servers());
+    assert!(!Arc::ptr_eq(&store(), &old_store));
 }
