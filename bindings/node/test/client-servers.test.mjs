@@ -93,7 +93,7 @@ for (const [name, make] of Object.entries(CLIENTS)) {
       assert.equal(statuses[429], 2, 'neither is sent again')
     })
     // The failure mode `deny` responds with 503, which may have been handled.
-    const broken = { quotas: '1/hour', failureMode: 'deny', redis: 'redis://127.0.0.1:1' }
+    const broken = { name: 'broken', quotas: '1/hour', failureMode: 'deny', redis: 'redis://127.0.0.1:1' }
     await serving({ limiter: broken }, async (url, statuses) => {
       const quick = { pacing: false, attemptsMax: 3, backoffFirstMs: 1, backoffMaxMs: 1 }
       assert.equal((await make(quick)(url, { method: 'POST', data: {} })).status, 503)

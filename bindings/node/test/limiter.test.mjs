@@ -225,7 +225,7 @@ test('a process with limiters can exit', () => {
   const script = `
     const { Limiter, RedisLimiter } = require('slidegate')
     new Limiter({ quotas: '1/minute' }).check('a')
-    const redis = new RedisLimiter({ quotas: '1/minute', redis: 'redis://127.0.0.1:1', failureMode: 'deny' })
+    const redis = new RedisLimiter({ name: 'api', quotas: '1/minute', redis: 'redis://127.0.0.1:1', failureMode: 'deny' })
     redis.check('a').then((decision) => console.log(decision.allowed, decision.degraded))`
   const { stdout, stderr, status } = spawnSync(process.execPath, ['-e', script], {
     cwd: new URL('..', import.meta.url),

@@ -77,6 +77,7 @@ test('calls do not block the event loop', async () => {
   const silent = createServer((socket) => sockets.push(socket)).listen(0, '127.0.0.1')
   await once(silent, 'listening')
   const limiter = new RedisLimiter({
+    name: 'silent',
     quotas: '1/minute',
     failureMode: 'deny',
     redis: { redis: `redis://127.0.0.1:${silent.address().port}`, deadline: '300ms', connectDeadline: '300ms' },
@@ -123,7 +124,7 @@ test('an app keeps its limits while Redis is stopped, and after it is started ag
 })
 
 test('without a failure mode, every check is allowed while Redis is down', async () => {
-  const limiter = new RedisLimiter({ quotas: '1/hour', redis: 'redis://127.0.0.1:1' })
+  const limiter = new RedisLimiter({ name: 'api', quotas: '1/hour', redis: 'redis://127.0.0.1:1' })
   for (let check = 0; check < 3; check += 1) {
     const decision = await limiter.check('a')
     assert.ok(decision.allowed, `check ${check}`)
@@ -131,16 +132,14 @@ test('without a failure mode, every check is allowed while Redis is down', async
   }
 })
 
-test('by default, checks are allowed while Redis does not reply', async () => {
-  const limiter = new RedisLimiter({ name: 'api', quotas: '1/hour', redis: 'redis://127.0.0.1:1' })
-  for (let turn = 0; turn < 3; turn++) {
-    const { allowed, degraded } = await limiter.check('a')
-    assert.ok(allowed && degraded !== null)
-  }
+test('a limiter without a name is rejected, because its state would be that of others', () => {
+  const error = { code: 'setting', message: 'a policy in Redis needs a name, which identifies its state: set name' }
+  assert.throws(() => new RedisLimiter({ quotas: '1/hour', redis: redis.url }), error)
+  assert.throws(() => new RedisLimiter({ name: undefined, quotas: '1/hour', redis: redis.url }), error)
 })
 
 test('with the failure mode `deny`, an app responds with 503', async () => {
-  const limiter = { quotas: '1/minute', failureMode: 'deny', redis: 'redis://127.0.0.1:1' }
+  const limiter = { name: 'api', quotas: '1/minute', failureMode: 'deny', redis: 'redis://127.0.0.1:1' }
   const app = await FRAMEWORKS.fastify({ limiter })
   const response = await fetch(`http://127.0.0.1:${app.port}/`)
   assert.equal(response.status, 503)

@@ -325,9 +325,12 @@ function inMemory({ memory, clock, ...policy }: MemoryLimiterOptions): NativeGat
 }
 
 function inRedis({ redis, ...policy }: RedisLimiterOptions): NativeGate {
+  if (policy.name === undefined) {
+    const message = 'a policy in Redis needs a name, which identifies its state: set name'
+    throw new SlidegateError('setting', message)
+  }
   const store = redis instanceof RedisStore ? redis : new RedisStore(redis)
-  const text = JSON.stringify({ name: 'default', ...policy })
-  return guarded(() => native.NativeGate.inRedis(text, store.native))
+  return guarded(() => native.NativeGate.inRedis(JSON.stringify(policy), store.native))
 }
 
 function isGate(from: object): from is NativeGate {

@@ -10,7 +10,7 @@ export type Quota = string | { limit: number; windowMs: number } | { limit: numb
 export type Algorithm = 'log' | 'counter' | 'gcra' | 'fixed' | { segments: number } | { log_capped: number }
 
 export interface PolicyOptions {
-  /** The name in header fields, metrics and Redis. `default` by default. */
+  /** The name in header fields and metrics. `default` by default. */
   name?: string
   /** One to eight quotas. A request takes from all or from none. */
   quotas: Quota | Quota[]
@@ -47,6 +47,8 @@ export interface MemoryLimiterOptions extends PolicyOptions {
 
 /** Options of a limiter in Redis. */
 export interface RedisLimiterOptions extends PolicyOptions {
+  /** The name in header fields, metrics and Redis. Limiters with the same name in one Redis share their state. */
+  name: string
   /** The store: one address, options, or a store that several limiters share. */
   redis: string | RedisOptions | RedisStore
   /** The number of processes among which the limit is divided while Redis fails. */

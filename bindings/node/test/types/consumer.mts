@@ -17,7 +17,7 @@ import { rateLimit as forHttp } from 'slidegate/http'
 const limiter = new Limiter({ quotas: ['10/second', { limit: 5, windowMs: 10 }], clock: new ManualClock() })
 const decision: Decision = limiter.check('a', { cost: 2, tier: undefined })
 const retryAfterMs: number | null = decision.retryAfterMs
-const redis = new RedisLimiter({ quotas: '1/s', redis: { sentinel: { addresses: ['a:1'], service: 'b' } } })
+const redis = new RedisLimiter({ name: 'api', quotas: '1/s', redis: { sentinel: { addresses: ['a:1'], service: 'b' } } })
 const later: Promise<Decision> = redis.check('a')
 const usage: number[] = limiter.usage('a')
 const usageLater: Promise<number[]> = redis.usage('a')
