@@ -1,6 +1,6 @@
 /** A plugin and hooks for Fastify. */
 
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest, RegisterOptions } from 'fastify'
 
 import { Guard, writeHeaders, type Checked, type GuardOptions, type RequestView } from './guard.js'
 import { peerOf } from './peer.js'
@@ -40,7 +40,9 @@ export function rateLimit(options: RateLimitOptions) {
 
 /** A plugin that limits every request of an app, also those without a route. */
 export async function slidegate(app: FastifyInstance, options: RateLimitOptions): Promise<void> {
-  app.addHook('onRequest', rateLimit(options))
+  // Fastify's own options of `register` are passed on to the plugin.
+  const { prefix: _, logLevel: __, logSerializers: ___, ...own } = options as RateLimitOptions & RegisterOptions
+  app.addHook('onRequest', rateLimit(own))
 }
 
 // Without this symbol, the hook would apply only to routes of the plugin itself.

@@ -9,6 +9,7 @@ import type { Decision } from './decision.js'
 import { guarded, SlidegateError, translate } from './errors.js'
 import { decisions, isUsed, Limiter, RedisLimiter, type AnyLimiter } from './limiter.js'
 import { native, type NativeAnswer, type NativeGate } from './native.js'
+import { limitsOf } from './options.js'
 import type { MemoryLimiterOptions, RedisLimiterOptions } from './policy.js'
 
 type Maybe<T> = T | Promise<T>
@@ -277,18 +278,11 @@ function refundAll(made: Decision[], limiters: AnyLimiter[]): void {
 }
 
 function rules<Req>(options: GuardOptions<Req>): Rule<Req>[] {
-  const { limiter, limits, key, missingKey, cost, tier } = options
-  if ((limiter === undefined) === (limits === undefined)) {
-    throw new SlidegateError('setting', 'a middleware has one of `limiter` and `limits`')
-  }
-  const list = limits ?? [{ limiter: limiter as AnyLimiter, key, missingKey, cost, tier }]
-  return list.map((limit) => ({
-    limiter: toLimiter(limit.limiter),
-    parts: [limit.key ?? 'ip'].flat() as KeyPart<Req>[],
-    missingKey: limit.missingKey ?? 'ip',
-    cost: limit.cost,
-    tier: limit.tier,
-  }))
+  return limitsOf(options).map(({ limiter: from, key = 'ip', missingKey = 'ip', cost, tier }) => {
+    const limiter = toLimiter(from)
+    if (typeof tier === 'string') limiter.tierNumber(tier)
+    return { limiter, parts: [key].flat() as KeyPart<Req>[], missingKey, cost, tier }
+  })
 }
 
 function toLimiter(limiter: Limit<unknown>['limiter']): AnyLimiter {
