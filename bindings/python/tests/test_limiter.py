@@ -7,6 +7,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from conftest import PATIENCE
 
 import slidegate
 from slidegate import Check, Limiter, ManualClock, check_all, check_all_async, limited
@@ -279,6 +280,50 @@ def test_functions_are_limited_by_their_arguments():
     with pytest.raises(slidegate.RateLimited) as never:
         asyncio.run(take(2))
     assert never.value.retry_after is None
+
+
+def test_asynchronous_generators_are_limited_when_they_begin():
+    clock = ManualClock()
+    events = []
+
+    @limited(Limiter("1/minute", clock=clock), key="k", wait=90)
+    async def items():
+        try:
+            events.append((yield 1))
+            yield 2
+        except ValueError:
+            yield 3
+        finally:
+            events.append("closed")
+
+    async def run():
+        generator = items()
+        assert [await generator.asend(None), await generator.asend("sent")] == [1, 2]
+        assert await generator.athrow(ValueError) == 3
+        with pytest.raises(StopAsyncIteration):
+            await generator.asend(None)
+        # Other tasks run while a generator waits for units.
+        generator = items()
+        first = asyncio.ensure_future(generator.asend(None))
+        while not first.done():
+            clock.advance(1)
+            await asyncio.sleep(0)
+        assert await first == 1
+        await generator.aclose()
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+    assert events == ["sent", "closed", "closed"]
+
+    @limited("1/hour")
+    async def denied():
+        yield 1
+
+    async def collect():
+        return [item async for item in denied()]
+
+    assert asyncio.run(collect()) == [1]
+    with pytest.raises(slidegate.RateLimited):
+        asyncio.run(collect())
 
 
 def test_metrics_show_the_limiters_of_the_process():
