@@ -51,6 +51,7 @@ mod connect;
 mod deny;
 mod inspect;
 mod key;
+mod late;
 mod lease;
 mod limiter;
 mod local;

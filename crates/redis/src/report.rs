@@ -1,14 +1,12 @@
 //! Units that the local fallback admitted and that are not recorded in Redis yet.
 //!
 //! Each key has a list of admitted units with their times, so that Redis can be charged with
-//! exactly those when it is back. No unit is charged twice: a charge without a reply is not
-//! repeated. The key is then decided by both until the window of those units has passed, unless a
-//! later reply on the same connection proves that the charge was executed. Redis executes the
-//! commands of a connection in order.
+//! exactly those when it is back. No unit is charged twice: a charge whose reply is lost is not
+//! repeated, and the key is then decided by both until the window of those units has passed.
 //!
-//! The same proof applies to checks that timed out and were then admitted here: they were executed,
-//! so they are not charged again. Without that proof they are charged, which may deny early and
-//! never over-admits.
+//! A check that timed out and was then admitted here may have been counted. If its reply arrives
+//! late and shows that, its units are not charged again. If the reply is an error or a denial, or is
+//! lost, they are charged. After a lost reply, this may deny early and never over-admits.
 //!
 //! Other processes report at other times, because each detects the recovery of Redis separately. If
 //! the breaker was open, both decide for a grace period after the report, in which the others
@@ -23,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
+use crate::late::{LateReply, LateResult};
 use crate::script::{Charge, ScriptLimits};
 
 /// A bounded table of units to report, by the fingerprints of the keys.
@@ -69,7 +68,7 @@ struct Record {
 }
 
 /// Units that were admitted instead of Redis.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) units: u64,
     pub(crate) sent: PriorCall,
@@ -82,7 +81,7 @@ pub(crate) type ReportLock = Arc<AsyncMutex<()>>;
 
 /// Units that were admitted within a short time. They are recorded at the last of them, so that
 /// they count for at least a full window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 struct Admitted {
     first: Instant,
     last: Instant,
@@ -91,14 +90,39 @@ struct Admitted {
 }
 
 /// The call with which Redis may have counted units already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PriorCall {
-    /// No call was sent, or Redis refused it.
+    /// No call was sent, Redis refused it, or nothing will be known about it.
     None,
-    /// The check, on the connection with this number.
-    Check(u64),
-    /// A charge, on the connection with this number.
-    Charge(u64),
+    /// The check, which timed out.
+    Check(LateReply),
+    /// A charge in flight.
+    Charge,
+    /// A charge that timed out or whose connection broke.
+    LateCharge(LateReply),
+}
+
+impl PriorCall {
+    fn is_charge(&self) -> bool {
+        matches!(self, Self::Charge | Self::LateCharge(_))
+    }
+
+    /// Returns whether Redis has to be charged with the units: `None` if that is not known.
+    fn is_missing(&self) -> Option<bool> {
+        match self {
+            Self::None => Some(true),
+            Self::Check(reply) => match reply.result() {
+                LateResult::Pending => None,
+                result => Some(result != LateResult::Executed { has_taken: true }),
+            },
+            Self::Charge => None,
+            Self::LateCharge(reply) => match reply.result() {
+                LateResult::Executed { .. } => Some(false),
+                LateResult::Refused => Some(true),
+                LateResult::Pending | LateResult::Lost => None,
+            },
+        }
+    }
 }
 
 /// The charges of one key, to be sent in one call.
@@ -106,17 +130,16 @@ pub(crate) enum PriorCall {
 pub(crate) struct KeyReport {
     pub(crate) charges: Vec<Charge>,
     units: u64,
-    connection: u64,
 }
 
 /// The result of the call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReportOutcome {
     Recorded,
     /// Redis did nothing.
     Refused,
-    /// The reply was lost.
-    Unknown,
+    /// There was no reply in time. It may still arrive.
+    Unknown(Option<LateReply>),
 }
 
 /// The approximate number of charges in which the units of a key within a window are reported.
@@ -127,6 +150,9 @@ const ENTRIES_MAX: usize = 64;
 
 /// The number of records that are examined to make space for a new one.
 const SWEEP: usize = 8;
+
+/// The bytes of an entry, with the reply that it may wait for.
+const ENTRY_BYTES: usize = size_of::<Admitted>() + 32;
 
 /// The bytes of a record without its name and its entries: its share of the map and of the queue,
 /// and the allocator's overhead.
@@ -198,25 +224,32 @@ impl Reports {
         self.table.lock().records.get(&key).map(|record| Arc::clone(&record.limits))
     }
 
-    /// Starts a report after a reply on `connection`. Everything that was sent before on this
-    /// connection has been executed. The caller holds the key's turn. Returns `None` if nothing is
-    /// left to report.
-    pub(crate) fn start(&self, key: u64, connection: u64, now: Instant) -> Option<KeyReport> {
+    /// Starts a report. The caller holds the key's turn. Returns `None` if there is nothing to
+    /// charge.
+    pub(crate) fn start(&self, key: u64, now: Instant) -> Option<KeyReport> {
         self.update(key, |record, dropped| {
             *dropped += record.expire(now);
-            let charged = record.remove(|sent| sent == PriorCall::Charge(connection));
-            self.note_reported(record, charged, now);
-            record.remove(|sent| sent == PriorCall::Check(connection));
-            let mut charges = Vec::new();
-            for entry in &mut record.admitted {
-                if !matches!(entry.sent, PriorCall::Charge(_)) {
-                    entry.sent = PriorCall::Charge(connection);
-                    let age = now.saturating_duration_since(entry.last);
-                    charges.push(Charge { units: entry.units, age });
+            let (mut charged, mut charges) = (0, Vec::new());
+            record.admitted.retain_mut(|entry| {
+                let is_missing = entry.sent.is_missing();
+                match is_missing {
+                    Some(true) => {
+                        entry.sent = PriorCall::Charge;
+                        let age = now.saturating_duration_since(entry.last);
+                        charges.push(Charge { units: entry.units, age });
+                    }
+                    Some(false) if entry.sent.is_charge() => charged += entry.units,
+                    // The report of an earlier charge was dropped.
+                    None if entry.sent == PriorCall::Charge => {
+                        entry.sent = PriorCall::LateCharge(LateReply::lost());
+                    }
+                    Some(false) | None => {}
                 }
-            }
+                is_missing != Some(false)
+            });
+            self.note_reported(record, charged, now);
             let units = charges.iter().map(|charge| charge.units).sum();
-            (!charges.is_empty()).then_some(KeyReport { charges, units, connection })
+            (!charges.is_empty()).then_some(KeyReport { charges, units })
         })?
     }
 
@@ -228,18 +261,16 @@ impl Reports {
         outcome: ReportOutcome,
         now: Instant,
     ) {
-        let sent = PriorCall::Charge(report.connection);
         self.update(key, |record, _| match outcome {
             ReportOutcome::Recorded => {
-                let recorded = record.remove(|entry| entry == sent).min(report.units);
+                let recorded = record.remove_charges().min(report.units);
                 self.note_reported(record, recorded, now);
             }
-            ReportOutcome::Refused => {
-                for entry in record.admitted.iter_mut().filter(|entry| entry.sent == sent) {
-                    entry.sent = PriorCall::None;
-                }
+            ReportOutcome::Refused => record.set_charges(&PriorCall::None),
+            ReportOutcome::Unknown(reply) => {
+                let reply = reply.unwrap_or_else(LateReply::lost);
+                record.set_charges(&PriorCall::LateCharge(reply));
             }
-            ReportOutcome::Unknown => {}
         });
     }
 
@@ -249,7 +280,7 @@ impl Reports {
         let taken = self.update(key, |record, _| {
             let mut left = units;
             for entry in &mut record.admitted {
-                if !matches!(entry.sent, PriorCall::Charge(_)) {
+                if !entry.sent.is_charge() {
                     let taken = entry.units.min(left);
                     entry.units -= taken;
                     left -= taken;
@@ -376,7 +407,7 @@ impl Table {
 impl Record {
     fn bytes(&self) -> usize {
         let turn = if self.turn.is_some() { 64 } else { 0 };
-        RECORD_BYTES + self.name.len() + turn + self.admitted.len() * size_of::<Admitted>()
+        RECORD_BYTES + self.name.len() + turn + self.admitted.len() * ENTRY_BYTES
     }
 
     fn is_unreported(&self) -> bool {
@@ -384,7 +415,12 @@ impl Record {
     }
 
     fn turn(&mut self) -> Option<(Box<[u8]>, ReportLock)> {
-        let is_reportable = |entry: &Admitted| !matches!(entry.sent, PriorCall::Charge(_));
+        // A reply that is pending arrives before that of the next call.
+        let is_reportable = |entry: &Admitted| match &entry.sent {
+            PriorCall::None | PriorCall::Check(_) => true,
+            PriorCall::Charge => false,
+            PriorCall::LateCharge(reply) => reply.result() != LateResult::Lost,
+        };
         let is_any_reportable = self.admitted.iter().any(is_reportable);
         is_any_reportable
             .then(|| (self.name.clone(), Arc::clone(self.turn.get_or_insert_default())))
@@ -396,7 +432,7 @@ impl Record {
         let is_full = self.admitted.len() >= ENTRIES_MAX;
         let span = self.window / CHARGES_PER_WINDOW;
         if let Some(entry) = self.admitted.last_mut()
-            && !matches!(entry.sent, PriorCall::Charge(_))
+            && !entry.sent.is_charge()
             && (is_full || entry.sent == sent && now <= entry.first + span)
         {
             entry.units = entry.units.saturating_add(units);
@@ -427,12 +463,20 @@ impl Record {
         units
     }
 
-    /// Removes entries by the call in which they were sent. Returns their units.
-    fn remove(&mut self, is_removed: impl Fn(PriorCall) -> bool) -> u64 {
-        let removed = self.admitted.iter().filter(|entry| is_removed(entry.sent));
+    /// Removes the entries of the charge in flight. Returns their units.
+    fn remove_charges(&mut self) -> u64 {
+        let is_removed = |entry: &Admitted| entry.sent == PriorCall::Charge;
+        let removed = self.admitted.iter().filter(|entry| is_removed(entry));
         let units = removed.map(|entry| entry.units).sum();
-        self.admitted.retain(|entry| !is_removed(entry.sent));
+        self.admitted.retain(|entry| !is_removed(entry));
         units
+    }
+
+    /// Records what is known about the charge in flight.
+    fn set_charges(&mut self, sent: &PriorCall) {
+        for entry in self.admitted.iter_mut().filter(|entry| entry.sent == PriorCall::Charge) {
+            entry.sent = sent.clone();
+        }
     }
 }
 

@@ -19,6 +19,9 @@ use tokio::time::Instant;
 const HOUR_MS: u64 = 3_600_000;
 const DEADLINE: Duration = Duration::from_millis(200);
 
+/// A time budget for connecting that is longer than the delays of replies.
+const LONG: Duration = Duration::from_secs(10);
+
 /// Returns a limiter for one of `nodes` processes.
 fn limiter(url: &str, limit: u64, window_ms: u64, nodes: u64) -> RedisLimiter {
     limiter_with_breaker(url, 2, limit, window_ms, nodes)
@@ -311,7 +314,6 @@ fn after_an_outage_every_process_reports_its_admissions() {
 // have expired both decide.
 #[test]
 fn a_report_without_a_reply_is_not_repeated() {
-    const LONG: Duration = Duration::from_secs(10);
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         let proxy = Proxy::in_front_of(&server).unwrap();
@@ -342,6 +344,117 @@ fn a_report_without_a_reply_is_not_repeated() {
         let stats = limiter.stats();
         assert_eq!(used().await, 100, "{stats:?}");
         assert!(stats.local_units_reported < 40, "the reply came in time: {stats:?}");
+    });
+}
+
+fn command<T: redis::FromRedisValue>(server: &RedisServer, name: &str, argument: &str) -> T {
+    redis::cmd(name).arg(argument).query(&mut server.connection().unwrap()).unwrap()
+}
+
+fn set_maxmemory(server: &RedisServer, bytes: u64) {
+    let mut set = redis::cmd("CONFIG");
+    set.arg("SET").arg("maxmemory").arg(bytes);
+    set.exec(&mut server.connection().unwrap()).unwrap();
+}
+
+/// Waits until a script has failed because the server is full.
+async fn refused(server: &RedisServer) {
+    let stats = || command::<String>(server, "INFO", "errorstats");
+    eventually("a refusal", async || stats().contains("errorstat_OOM")).await;
+}
+
+/// Returns the units of a key in Redis.
+async fn used(server: &RedisServer, key: &str) -> u64 {
+    let redis = patient(&server.url()).build().unwrap();
+    let limiter = redis.limiter(policy("local", 100, HOUR_MS)).build().unwrap();
+    limiter.usage(key).await.unwrap().units(0)
+}
+
+// Redis does not count a check that it refuses or denies. If the check timed out before, and a later
+// reply on the connection is taken as proof that the check was counted, its units are lost.
+#[test]
+fn checks_refused_or_denied_after_their_deadline_are_reported() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let limiters = processes(proxy.url(), 1, 100).await;
+        let limiter = &limiters[0];
+        let peer = patient(&server.url()).build().unwrap();
+        let peer = peer.limiter(policy("local", 100, HOUR_MS)).build().unwrap();
+        assert!(peer.check_cost("denied", Cost::new(100).unwrap()).await.is_allowed());
+        for (key, before) in [("refused", 0), ("denied", 100)] {
+            set_maxmemory(&server, u64::from(key == "refused"));
+            proxy.delay_replies(DEADLINE * 2);
+            let decision = limiter.check(key).await;
+            assert!(decision.is_allowed() && decision.is_degraded(), "{decision:?}");
+            if key == "refused" {
+                refused(&server).await;
+                set_maxmemory(&server, 0);
+            }
+            proxy.delay_replies(Duration::ZERO);
+            let is_reported = async || used(&server, key).await == before + 1;
+            eventually("a report", is_reported).await;
+        }
+    });
+}
+
+// The same for a charge: after an error, it has to be sent again.
+#[test]
+fn charges_refused_after_their_deadline_are_repeated() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let redis = Redis::single(proxy.url()).unwrap().deadline(DEADLINE).connect_deadline(LONG);
+        let redis = redis.breaker(100, Duration::from_millis(50)).build().unwrap();
+        let quota = failing(&policy("local", 100, HOUR_MS), FailureMode::Local);
+        let limiter = redis.limiter(quota).deny_cache(0).build().unwrap();
+        connect(&limiter).await;
+        proxy.fail_next(1, ReplyFault::Cut { after: 0 });
+        set_maxmemory(&server, 1);
+        assert!(limiter.check_cost("k", Cost::new(40).unwrap()).await.is_degraded());
+        // A report is a call without effect, and the charge. Only the reply to the charge is too late.
+        eventually("a late refusal", async || {
+            proxy.delay_replies(DEADLINE * 3 / 4);
+            command::<()>(&server, "CONFIG", "RESETSTAT");
+            let stats = |section| command::<String>(&server, "INFO", section);
+            eventually("a call", async || stats("commandstats").contains("evalsha")).await;
+            proxy.delay_replies(DEADLINE * 2);
+            command::<()>(&server, "CONFIG", "RESETSTAT");
+            let timeouts = limiter.stats().timeouts;
+            eventually("a timeout", async || limiter.stats().timeouts > timeouts).await;
+            stats("errorstats").contains("errorstat_OOM")
+        })
+        .await;
+        set_maxmemory(&server, 0);
+        proxy.delay_replies(Duration::ZERO);
+        eventually("a charge", async || used(&server, "k").await == 40).await;
+        eventually("its reply", async || limiter.stats().local_units_reported == 40).await;
+    });
+}
+
+// Checks that share a call share its late reply.
+#[test]
+fn batches_that_redis_counted_after_their_deadline_are_not_reported() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let limiters = processes(proxy.url(), 1, 100).await;
+        let limiter = &limiters[0];
+        let (keys, mut decisions) = (["a", "b", "c"], Vec::new());
+        // Loads the script.
+        limiter.check_many(&["x", "y"], Cost::ONE, &mut Vec::new()).await;
+        proxy.delay_replies(DEADLINE * 2);
+        limiter.check_many(&keys, Cost::ONE, &mut decisions).await;
+        assert!(decisions.iter().all(|decision| decision.is_allowed() && decision.is_degraded()));
+        proxy.delay_replies(Duration::ZERO);
+        // Denied by the local limiter until the key is reported, and then by Redis.
+        let all = Cost::new(100).unwrap();
+        for key in keys {
+            let is_degraded = async || limiter.check_cost(key, all).await.is_degraded();
+            eventually("a decision by Redis", async || !is_degraded().await).await;
+            assert_eq!(used(&server, key).await, 1);
+        }
+        assert_eq!(limiter.stats().local_units_reported, 0);
     });
 }
 

@@ -158,7 +158,9 @@ impl Redis {
                 return decisions;
             }
         }
-        self.check_parts_separately(asks, parts, until).await
+        // The late reply would be that of one part. The others may have been refunded.
+        let decisions = self.check_parts_separately(asks, parts, until).await;
+        decisions.map_err(|failure| failure.with_late_reply(None))
     }
 
     /// Runs one operation per part in a single script call.

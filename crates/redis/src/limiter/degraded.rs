@@ -67,10 +67,7 @@ impl Inner {
         cost: Cost,
         failure: &Failure,
     ) -> Decision {
-        let sent = match failure.connection {
-            Some(connection) if failure.is_unknown() => PriorCall::Check(connection),
-            _ => PriorCall::None,
-        };
+        let sent = failure.late_reply.clone().map_or(PriorCall::None, PriorCall::Check);
         let grace = match failure.kind {
             FailureKind::Open(_) => self.grace(),
             _ => Duration::ZERO,

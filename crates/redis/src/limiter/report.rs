@@ -2,7 +2,7 @@
 //!
 //! A key is reported when it is checked, and otherwise by a background task. Both first make a call
 //! without effect. Its reply shows that the server is back, so that no charge is sent into an
-//! outage.
+//! outage. Late replies to earlier calls on the same connection have arrived by then.
 
 use core::time::Duration;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Inner;
 use crate::local::LocalFallback;
 use crate::report::ReportOutcome;
-use crate::script::{self, KeyOp, Op, ScriptKind, ScriptLimits};
+use crate::script::{KeyOp, Op, ScriptLimits};
 use crate::servers::Failure;
 
 /// The number of keys that the background task reports before it pauses.
@@ -91,41 +91,29 @@ impl Inner {
             return false;
         };
         let (limits, names) = (self.keeping(&limits), [name.to_vec()]);
-        let Ok(Some(connection)) = self.probe(&names, &limits).await else {
+        if self.probe(&names, &limits).await.is_err() {
             return false;
-        };
-        let Some(report) = local.reports.start(key, connection, Instant::now()) else {
+        }
+        let Some(report) = local.reports.start(key, Instant::now()) else {
             return false;
         };
         let charge = KeyOp { limits: &limits, op: Op::Charge { charges: &report.charges } };
         let until = self.redis.deadline(Instant::now());
         let outcome = match self.redis.run_ops(&names, &[charge], until).await {
             Ok(_) => ReportOutcome::Recorded,
-            Err(failure) if failure.is_unknown() => ReportOutcome::Unknown,
+            Err(failure) if failure.is_unknown() => ReportOutcome::Unknown(failure.late_reply),
             Err(_) => ReportOutcome::Refused,
         };
+        let is_recorded = outcome == ReportOutcome::Recorded;
         local.reports.finish(key, &report, outcome, Instant::now());
-        outcome == ReportOutcome::Recorded
+        is_recorded
     }
 
-    /// Makes a call that changes nothing. Returns the number of the connection that delivered the
-    /// reply.
-    async fn probe(
-        &self,
-        names: &[Vec<u8>],
-        limits: &ScriptLimits,
-    ) -> Result<Option<u64>, Failure> {
-        let ops = [KeyOp { limits, op: Op::Peek { cost: 1 } }];
-        let redis = &self.redis;
-        let servers = &redis.shared.servers;
-        let _permit = servers.enter()?;
-        let arguments = script::arguments(&ops, redis.test_time());
-        let script = script::script(ScriptKind::of(&ops));
-        let until = redis.deadline(Instant::now());
-        let raw = servers.run_script(1, script, names, &arguments, until).await?;
-        let connection = raw.node.connection_number();
-        redis.read_reply(raw, &ops)?;
-        Ok(connection)
+    /// Makes a call that changes nothing.
+    async fn probe(&self, names: &[Vec<u8>], limits: &ScriptLimits) -> Result<(), Failure> {
+        let peek = KeyOp { limits, op: Op::Peek { cost: 1 } };
+        self.redis.run_ops(names, &[peek], self.redis.deadline(Instant::now())).await?;
+        Ok(())
     }
 
     /// Returns how long both decide a key after its report, if the breaker was open. By then the

@@ -1,12 +1,13 @@
 //! Tests of `report`.
 
-use slidegate::{Algorithm, Quota};
+use redis::Value;
+use slidegate::{Algorithm, DegradedReason, Quota};
 
 use super::*;
+use crate::servers::Failure;
 
 const KEY: u64 = 7;
 const SECOND: Duration = Duration::from_secs(1);
-const CONNECTION: u64 = 3;
 
 fn limits() -> Arc<ScriptLimits> {
     let quota = Quota::per_minute(100);
@@ -20,7 +21,7 @@ fn add(reports: &Reports, key: u64, units: u64, sent: PriorCall, now: Instant) {
 }
 
 fn charges(reports: &Reports, now: Instant) -> Vec<(u64, Duration)> {
-    let report = reports.start(KEY, CONNECTION, now);
+    let report = reports.start(KEY, now);
     let charges = report.map_or_else(Vec::new, |report| {
         reports.finish(KEY, &report, ReportOutcome::Refused, now);
         report.charges
@@ -50,12 +51,12 @@ fn reported_keys_are_decided_by_redis_alone() {
     add(&reports, KEY, 2, PriorCall::None, now);
     assert!(reports.is_unreported(KEY, now));
     assert!(!reports.is_unreported(KEY + 1, now), "another key");
-    let report = reports.start(KEY, CONNECTION, now).unwrap();
+    let report = reports.start(KEY, now).unwrap();
     assert!(reports.is_unreported(KEY, now), "the reply is missing");
     add(&reports, KEY, 5, PriorCall::None, now);
     reports.finish(KEY, &report, ReportOutcome::Recorded, now);
     assert!(reports.is_unreported(KEY, now), "admitted meanwhile");
-    let report = reports.start(KEY, CONNECTION, now).unwrap();
+    let report = reports.start(KEY, now).unwrap();
     assert_eq!(report.charges, [Charge { units: 5, age: Duration::ZERO }]);
     reports.finish(KEY, &report, ReportOutcome::Recorded, now);
     assert!(!reports.is_unreported(KEY, now));
@@ -68,29 +69,51 @@ fn reported_keys_are_decided_by_redis_alone() {
 fn charges_without_a_reply_are_not_repeated() {
     let (reports, now) = (Reports::new(1 << 20), Instant::now());
     add(&reports, KEY, 2, PriorCall::None, now);
-    let report = reports.start(KEY, CONNECTION, now).unwrap();
-    reports.finish(KEY, &report, ReportOutcome::Unknown, now);
+    let report = reports.start(KEY, now).unwrap();
+    reports.finish(KEY, &report, ReportOutcome::Unknown(None), now);
     assert!(reports.turn(KEY).is_none(), "nothing can be reported");
-    assert_eq!(reports.start(KEY, CONNECTION + 1, now), None, "on another connection");
+    assert_eq!(reports.start(KEY, now), None);
     assert!(reports.is_unreported(KEY, now), "both decide");
     assert!(!reports.is_unreported(KEY, now + 60 * SECOND), "until the window has passed");
     assert_eq!(counts(&reports), (0, 2));
 }
 
+// A late reply decides whether the units are charged. Without it, a check is charged, and a charge
+// is not.
 #[test]
-fn a_later_reply_on_the_same_connection_proves_that_earlier_calls_were_executed() {
-    let (reports, now) = (Reports::new(1 << 20), Instant::now());
-    add(&reports, KEY, 2, PriorCall::None, now);
-    let report = reports.start(KEY, CONNECTION, now).unwrap();
-    reports.finish(KEY, &report, ReportOutcome::Unknown, now);
-    add(&reports, KEY, 3, PriorCall::Check(CONNECTION), now);
-    assert_eq!(reports.start(KEY, CONNECTION, now), None);
-    assert!(!reports.is_unreported(KEY, now));
-    assert_eq!(counts(&reports), (2, 0));
+fn late_replies_show_whether_redis_has_the_units() {
+    let reply = |outcome| Ok(Value::BulkString(vec![0, 0, 0, 0, 0, 0, 0, outcome]));
+    let refused = || Err(Failure::bad_reply("OOM"));
+    let lost = || Err(Failure::unknown(DegradedReason::Unreachable, "closed"));
+    for (late, is_check_charged, is_charge_repeated) in [
+        (reply(2), false, false),
+        (reply(0), true, false),
+        (refused(), true, true),
+        (lost(), true, false),
+    ] {
+        let (reports, now) = (Reports::new(1 << 20), Instant::now());
+        add(&reports, KEY, 2, PriorCall::None, now);
+        let report = reports.start(KEY, now).unwrap();
+        let (charge, late_charge) = LateReply::new();
+        reports.finish(KEY, &report, ReportOutcome::Unknown(Some(late_charge)), now);
+        let (check, late_check) = LateReply::new();
+        add(&reports, KEY, 3, PriorCall::Check(late_check), now);
+        assert_eq!(reports.start(KEY, now), None, "both are pending");
+        assert!(reports.turn(KEY).is_some() && reports.is_unreported(KEY, now));
 
-    add(&reports, KEY, 4, PriorCall::Check(CONNECTION), now);
-    let report = reports.start(KEY, CONNECTION + 1, now).unwrap();
-    assert_eq!(report.units, 4, "no proof on another connection");
+        charge.send(&late);
+        check.send(&late);
+        let units = if is_charge_repeated { 2 } else { 0 } + if is_check_charged { 3 } else { 0 };
+        let report = reports.start(KEY, now);
+        assert_eq!(report.as_ref().map_or(0, |report| report.units), units, "{late:?}");
+        let recorded = if late.is_ok() { 2 } else { 0 };
+        assert_eq!(counts(&reports), (recorded, 0), "{late:?}");
+        if let Some(report) = report {
+            reports.finish(KEY, &report, ReportOutcome::Recorded, now);
+        }
+        let is_unknown = late.as_ref().is_err_and(Failure::is_unknown);
+        assert_eq!(reports.is_unreported(KEY, now), is_unknown, "{late:?}");
+    }
 }
 
 #[test]
@@ -98,7 +121,7 @@ fn refunds_take_back_unreported_units_first() {
     let (reports, now) = (Reports::new(1 << 20), Instant::now());
     add(&reports, KEY, 3, PriorCall::None, now);
     assert_eq!(reports.take_back(KEY, 1, now), 0);
-    let report = reports.start(KEY, CONNECTION, now).unwrap();
+    let report = reports.start(KEY, now).unwrap();
     assert_eq!(report.units, 2);
     reports.finish(KEY, &report, ReportOutcome::Recorded, now);
     add(&reports, KEY, 1, PriorCall::None, now);
@@ -120,7 +143,7 @@ fn floods_of_keys_take_bounded_memory() {
         (table.bytes, table.records.len())
     };
     // A key may fit while its first entry does not.
-    assert!(bytes <= ROOM + size_of::<Admitted>() && keys > 50, "{bytes} bytes for {keys} keys");
+    assert!(bytes <= ROOM + ENTRY_BYTES && keys > 50, "{bytes} bytes for {keys} keys");
     assert_eq!(counts(&reports), (0, 10_000 - keys as u64));
     assert_eq!(reports.next_keys(10_000).len(), keys);
     for key in 0..10_000 {
@@ -134,11 +157,11 @@ fn floods_of_keys_take_bounded_memory() {
 #[test]
 fn one_key_takes_bounded_memory() {
     let (reports, start) = (Reports::new(1 << 20), Instant::now());
-    for number in 0..1000_u64 {
-        add(&reports, KEY, 1, PriorCall::Check(number), start);
+    for _ in 0..1000 {
+        add(&reports, KEY, 1, PriorCall::Check(LateReply::lost()), start);
     }
     let charged: u64 = charges(&reports, start).iter().map(|(units, _)| units).sum();
-    assert_eq!(charged, 999, "all but those that were proved to be executed");
+    assert_eq!(charged, 1000);
     assert!(reports.table.lock().records[&KEY].admitted.len() <= ENTRIES_MAX);
 }
 
@@ -147,14 +170,14 @@ fn both_decide_for_a_grace_period_after_the_report() {
     let (reports, now) = (Reports::new(1 << 20), Instant::now());
     let admission = Admission { units: 2, sent: PriorCall::None, grace: SECOND };
     reports.add(KEY, || b"name".to_vec(), &limits(), admission, now);
-    let report = reports.start(KEY, CONNECTION, now).unwrap();
+    let report = reports.start(KEY, now).unwrap();
     reports.finish(KEY, &report, ReportOutcome::Recorded, now);
     assert!(reports.turn(KEY).is_none(), "nothing is left to report");
     assert!(reports.is_unreported(KEY, now));
     assert!(!reports.is_unreported(KEY, now + SECOND));
     assert!(!reports.is_any_unreported());
     add(&reports, KEY, 1, PriorCall::None, now);
-    let report = reports.start(KEY, CONNECTION, now).unwrap();
+    let report = reports.start(KEY, now).unwrap();
     reports.finish(KEY, &report, ReportOutcome::Recorded, now);
     assert!(!reports.is_unreported(KEY, now), "no grace for the next report");
 }

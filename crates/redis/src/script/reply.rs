@@ -119,6 +119,16 @@ pub(crate) fn parse(reply: Value, ops: &[KeyOp<'_>]) -> Result<ScriptReply, Erro
     }
 }
 
+/// Returns `true` if every check of a call has taken its units. Of keys that were decided together,
+/// only the first is considered: either all are taken or none.
+pub(crate) fn has_taken(reply: &Value) -> bool {
+    match reply {
+        Value::BulkString(bytes) => bytes.get(7).is_some_and(|byte| u64::from(*byte) == TAKEN),
+        Value::Array(replies) => replies.iter().all(has_taken),
+        _ => false,
+    }
+}
+
 #[cold]
 fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Store, format!("malformed script reply: {what}"))

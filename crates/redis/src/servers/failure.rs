@@ -6,13 +6,15 @@ use core::time::Duration;
 use redis::{RedisError, ServerErrorKind};
 use slidegate::{DegradedReason, Error, ErrorKind};
 
+use crate::late::LateReply;
+
 /// A call without a valid reply.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     reason: DegradedReason,
-    /// The connection on which the call was sent, if it timed out there.
-    pub(crate) connection: Option<u64>,
+    /// The reply, if the call timed out and the reply may still arrive.
+    pub(crate) late_reply: Option<LateReply>,
     why: Box<str>,
 }
 
@@ -42,7 +44,7 @@ pub(crate) enum FailureKind {
 
 impl Failure {
     pub(crate) fn new(kind: FailureKind, reason: DegradedReason, why: impl Into<String>) -> Self {
-        Self { kind, reason, connection: None, why: why.into().into_boxed_str() }
+        Self { kind, reason, late_reply: None, why: why.into().into_boxed_str() }
     }
 
     /// Creates a failure for which nothing was sent.
@@ -60,10 +62,9 @@ impl Failure {
         Self::new(FailureKind::Unknown, reason, why)
     }
 
-    /// Sets the connection on which the call timed out, if it has a number. A later reply on the
-    /// same connection proves that the server has executed it.
-    pub(crate) fn timed_out_on(mut self, connection: Option<u64>) -> Self {
-        self.connection = connection;
+    /// Sets the reply that may still arrive.
+    pub(crate) fn with_late_reply(mut self, late_reply: Option<LateReply>) -> Self {
+        self.late_reply = late_reply;
         self
     }
 

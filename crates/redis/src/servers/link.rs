@@ -5,10 +5,12 @@
 //! it: RESP3 connections report it. Failed attempts and short-lived connections are followed by a
 //! pause that grows and has jitter.
 
+use core::pin::pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::{Arc, Weak};
 
+use futures_util::future::{Either, select};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, Value};
 use slidegate::DegradedReason;
@@ -20,6 +22,7 @@ use super::breaker::random_up_to;
 use super::channel::{Channel, UserConnection};
 use super::failure::{Failure, FailureKind};
 use super::node::Node;
+use crate::late::LateReply;
 
 /// The connection of a node, and the task that maintains it.
 pub(super) struct Link {
@@ -97,6 +100,9 @@ pub(crate) enum NodeEvent {
 /// A connection that lasts this long ends a series of failures.
 const STABLE: Duration = Duration::from_secs(1);
 
+/// The longest time to wait for the reply to a call that timed out.
+const LATE_MAX: Duration = Duration::from_secs(60);
+
 /// The longest pause between two attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -119,12 +125,6 @@ impl Link {
 
     fn of(source: Source, state: LinkState) -> Self {
         Self { source, state: watch::Sender::new(state), keeper: BackgroundTask::default() }
-    }
-
-    /// Returns the number of a connection that executes calls in order, or `None` for a connection
-    /// of the user.
-    pub(super) fn number(&self, connection: &NodeConnection) -> Option<u64> {
-        matches!(self.source, Source::Own(_)).then_some(connection.number)
     }
 
     /// The connection, if there is one.
@@ -179,6 +179,30 @@ impl Link {
             Ok(LinkState::Down(failure, _)) => Err(failure.clone()),
             Ok(LinkState::Connecting) | Err(_) => Err(Failure::unreachable("not connected yet")),
         }
+    }
+
+    /// Waits in the background for the reply to a call that timed out, until the connection is
+    /// dropped. Returns `None` for a connection of the user, which a pool may be waiting for.
+    pub(super) fn receive_late(
+        &self,
+        connection: NodeConnection,
+        reply: impl Future<Output = Result<Value, Failure>> + Send + Unpin + 'static,
+    ) -> Option<LateReply> {
+        if matches!(self.source, Source::Given(_)) {
+            return None;
+        }
+        let (sender, late_reply) = LateReply::new();
+        let mut state = self.state.subscribe();
+        tokio::spawn(async move {
+            let is_dropped = |state: &LinkState| !matches!(state, LinkState::Up(current) if current.number == connection.number);
+            let dropped = pin!(state.wait_for(is_dropped));
+            if let Ok(Either::Left((reply, _))) = timeout(LATE_MAX, select(reply, dropped)).await
+                && connection.is_trusted()
+            {
+                sender.send(&reply);
+            }
+        });
+        Some(late_reply)
     }
 
     /// Drops a connection, so that the keeper opens another one.

@@ -164,7 +164,7 @@ impl Servers {
     ) -> Result<RawReply, Failure> {
         let key = keys.first().map_or(&[][..], |key| key);
         let sent = Instant::now();
-        let by_hash = command("EVALSHA", &script.hash, keys, arguments);
+        let by_hash = Arc::new(command("EVALSHA", &script.hash, keys, arguments));
         let by_text = || command("EVAL", &script.text, keys, arguments);
         let request =
             Request { command: &by_hash, script_text: Some(&by_text), callers, asking: false };

@@ -60,7 +60,7 @@ impl Timing {
 /// A request to a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
-    pub(crate) command: &'a Cmd,
+    pub(crate) command: &'a Arc<Cmd>,
     /// The command to send if the server does not have the script of `command`.
     pub(crate) script_text: Option<&'a (dyn Fn() -> Cmd + Sync)>,
     /// The number of callers that wait for the reply.
@@ -144,14 +144,6 @@ impl Node {
         self.is_unreachable.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of the connection on which the last reply arrived, after which all
-    /// earlier calls on it have been executed. A connection of the user may reorder calls, so it
-    /// has another number each time. Returns `None` if there is no connection any more.
-    pub(crate) fn connection_number(&self) -> Option<u64> {
-        let connection = self.link.current()?;
-        Some(self.link.number(&connection).unwrap_or_else(|| self.next_number()))
-    }
-
     /// Starts to connect in the background, if that has not been done.
     pub(crate) fn connect_soon(self: &Arc<Self>) {
         // Without a runtime, the first call returns the error.
@@ -176,7 +168,7 @@ impl Node {
             return self.call_failed(refusal, request.callers);
         }
         self.counts.scripts_sent.fetch_add(1, Ordering::Relaxed);
-        let command = text();
+        let command = Arc::new(text());
         let result = self.call_once(&Request { command: &command, ..request }, until).await;
         self.note_eval(result.as_ref().err());
         result
@@ -237,7 +229,8 @@ impl Node {
         command: &Cmd,
         until: Instant,
     ) -> Result<Value, Failure> {
-        let request = Request { command, script_text: None, callers: 1, asking: false };
+        let command = Arc::new(command.clone());
+        let request = Request { command: &command, script_text: None, callers: 1, asking: false };
         let result = self.send(&request, until).await;
         if result.as_ref().is_err_and(Failure::is_unknown) {
             self.link.hang_up_any();
@@ -256,13 +249,17 @@ impl Node {
             let why = format!("{address} was not connected within {left:?}");
             return Err(self.counted(Failure::unreachable(why)));
         };
-        let mut connection = connected?;
+        let connection = connected?;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
-        let Ok(replied) = timeout_at(until, request.send(&mut connection.channel)).await else {
+        let mut reply = Box::pin(request.send(connection.channel.clone()));
+        let Ok(replied) = timeout_at(until, &mut reply).await else {
             self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
             let why = format!("{address} did not reply within {:?}", self.timing.call);
             let failure = Failure::unknown(DegradedReason::Timeout, why);
-            return Err(self.counted(failure.timed_out_on(self.link.number(&connection))));
+            // Queries change nothing.
+            let late_reply =
+                request.script_text.and_then(|_| self.link.receive_late(connection, reply));
+            return Err(self.counted(failure.with_late_reply(late_reply)));
         };
         let failure = match replied {
             _ if !connection.is_trusted() => {
@@ -369,11 +366,14 @@ impl Node {
 }
 
 impl Request<'_> {
-    async fn send(&self, channel: &mut Channel) -> Result<Value, Failure> {
-        if self.asking {
-            channel.send_asking(self.command).await
-        } else {
-            channel.send(self.command).await
+    /// Sends the command and waits for the reply, also after the caller has given up.
+    fn send(
+        &self,
+        mut channel: Channel,
+    ) -> impl Future<Output = Result<Value, Failure>> + Send + use<> {
+        let (command, asking) = (Arc::clone(self.command), self.asking);
+        async move {
+            if asking { channel.send_asking(&command).await } else { channel.send(&command).await }
         }
     }
 }
