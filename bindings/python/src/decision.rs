@@ -17,8 +17,8 @@ pub(crate) struct Decision {
     pub(crate) decided: GateDecision,
     pub(crate) tier: Option<TierId>,
     receipt: Option<Py<Receipt>>,
-    /// The candidate's decision, until its units are returned.
-    candidate: Mutex<Option<Box<slidegate::Decision>>>,
+    /// The candidate's decision and the key, until its units are returned.
+    candidate: Mutex<Option<(Key, Box<slidegate::Decision>)>>,
 }
 
 impl Decision {
@@ -34,8 +34,9 @@ impl Decision {
             epoch: receipt.epoch(),
         });
         let tier_name = || tier_name.map(str::to_owned);
+        let candidate = decided.candidate.take().map(|candidate| (key.clone_ref(py), candidate));
+        let candidate = Mutex::new(candidate);
         let receipt = receipt.map(|parts| Py::new(py, Receipt::of(key, tier_name(), parts)));
-        let candidate = Mutex::new(decided.candidate.take());
         Ok(Self { decided, tier, receipt: receipt.transpose()?, candidate })
     }
 
@@ -43,16 +44,24 @@ impl Decision {
         self.receipt.as_ref()
     }
 
+    /// Returns the candidate's decision and the key, once.
+    pub(crate) fn take_candidate(&self) -> Option<(Key, Box<slidegate::Decision>)> {
+        self.candidate.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Returns the decision with its candidate, to return the units of both. `receipt` is the
     /// consumed receipt of this decision.
-    pub(crate) fn to_uncount(&self, receipt: Option<slidegate::Receipt>) -> GateDecision {
+    pub(crate) fn to_uncount(
+        &self,
+        receipt: Option<slidegate::Receipt>,
+        candidate: Option<Box<slidegate::Decision>>,
+    ) -> GateDecision {
         let decision = &self.decided.decision;
-        let mut candidate = self.candidate.lock().unwrap_or_else(PoisonError::into_inner);
         GateDecision {
             decision: slidegate::Decision::new(decision.outcome(), decision.quotas(), receipt),
             outcome: self.decided.outcome,
             is_enforced: self.decided.is_enforced,
-            candidate: candidate.take(),
+            candidate,
         }
     }
 }

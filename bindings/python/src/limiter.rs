@@ -258,11 +258,15 @@ impl Limiter {
         decision: &Bound<'_, Decision>,
         notify: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let Some(receipt) = decision.get().receipt_ref() else {
-            return Ok(decision.clone().into_any().unbind());
+        let (decision, unchanged) = (decision.get(), decision);
+        let (key, candidate) = decision.take_candidate().unzip();
+        let (call, receipt) = match (decision.receipt_ref(), key) {
+            (Some(receipt), _) => self.consume(py, receipt.get())?,
+            // Only the candidate took units.
+            (None, Some(key)) => (self.call(key, Units::ONE, decision.tier)?, None),
+            (None, None) => return Ok(unchanged.clone().into_any().unbind()),
         };
-        let (call, receipt) = self.consume(py, receipt.get())?;
-        let decided = decision.get().to_uncount(receipt);
+        let decided = decision.to_uncount(receipt, candidate);
         call.run(py, Operation::Uncount(Box::new(decided)), notify)
     }
 

@@ -95,6 +95,24 @@ def test_a_settled_request_is_not_uncounted():
     assert limiter.usage("k") == [2]
 
 
+def test_uncounting_returns_units_that_only_the_candidate_took():
+    limiter = Limiter("1/hour", name="tried", mode="shadow", candidate={"quotas": "2/hour"})
+
+    def candidate(outcome):
+        lines = slidegate.metrics().splitlines()
+        lines = [line for line in lines if line.startswith("rate_limit_candidate_total")]
+        mine = [line for line in lines if 'policy="tried"' in line and f'"{outcome}"' in line]
+        return sum(int(line.split()[-1]) for line in mine)
+
+    limiter.check("k")
+    # Over the limit of the policy, so the decision has no receipt.
+    limiter.uncount(limiter.check("k"))
+    limiter.check("k")
+    assert (candidate("allowed"), candidate("denied")) == (3, 0)
+    limiter.check("k")
+    assert (candidate("allowed"), candidate("denied")) == (3, 1)
+
+
 def test_files_of_the_daemon_become_limiters(tmp_path):
     (tmp_path / "slidegate.yaml").write_text(CONFIG)
     limiters = slidegate.load(tmp_path / "slidegate.yaml", clock=ManualClock())

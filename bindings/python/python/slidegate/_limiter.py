@@ -259,7 +259,7 @@ async def _run(
         limiters = [limiter] if isinstance(limiter, Limiter) else limiter
         decisions = value if isinstance(value, list) else [value]
         for each, decision in zip(limiters, decisions):
-            if isinstance(decision, Decision) and decision.receipt is not None:
+            if isinstance(decision, Decision):
                 each.uncount(decision, notify=lambda *_: None)
 
     started: Any = method(*arguments, notify=notify, **options)
