@@ -194,3 +194,36 @@ def test_an_exception_of_a_flask_view_is_a_failure(propagates, client):
     with wsgi_server(app) as url:
         assert client.get(url + "/fails").status_code == 500
     assert rule.limiter.usage("all") == [0]
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_fastapi_limits_websocket_routes(is_installed):
+    from fastapi import Depends, FastAPI, WebSocket
+    from fastapi.testclient import TestClient
+    from starlette.websockets import WebSocketDisconnect
+
+    limit = slidegate.fastapi.RateLimit(Limiter("1/hour"), key=lambda request: request.url.path)
+    successful = slidegate.fastapi.RateLimit(Limiter("5/hour"), key="all", count="successful")
+    rules = [limit, successful] if is_installed else [limit]
+    app = FastAPI(dependencies=[Depends(rule) for rule in rules])
+    if is_installed:
+        slidegate.fastapi.install(app)
+
+    @app.websocket("/socket")
+    async def greet(socket: WebSocket):
+        await socket.accept()
+        await socket.send_text("hello")
+        await socket.close()
+
+    @app.websocket("/rejected")
+    async def reject(socket: WebSocket):
+        await socket.close()
+
+    server = TestClient(app)
+    with server.websocket_connect("/socket") as socket:
+        assert socket.receive_text() == "hello"
+    for path, code in (("/socket", 1008), ("/rejected", 1000)):
+        with pytest.raises(WebSocketDisconnect) as closed, server.websocket_connect(path):
+            pass
+        assert closed.value.code == code
+    assert successful.limiter.usage("all") == [int(is_installed)]

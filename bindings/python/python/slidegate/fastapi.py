@@ -3,7 +3,8 @@
 import json
 from typing import Any, Dict, List, Optional
 
-from fastapi import FastAPI, HTTPException, Request, Response, routing
+from fastapi import FastAPI, HTTPException, Request, Response, WebSocketException, routing
+from fastapi.requests import HTTPConnection
 from pydantic import BaseModel, ConfigDict, Field
 
 from slidegate import _rule
@@ -39,7 +40,7 @@ class RateLimitExceeded(HTTPException):
 
 
 class RateLimit(_rule.RateLimit):
-    """A dependency that limits requests: ``Depends(RateLimit("5/minute"))``.
+    """A dependency that limits requests and WebSockets: ``Depends(RateLimit("5/minute"))``.
 
     The options are those of :class:`slidegate.RateLimit`, and those of header fields and bodies:
     ``ratelimit``, ``x_ratelimit``, ``retry_after`` and ``body``. As a parameter of the endpoint, it
@@ -52,11 +53,16 @@ class RateLimit(_rule.RateLimit):
         super().__init__(policy, **options)
         self._guard = Guard(self, **http)
 
-    async def __call__(self, request: Request, response: Response) -> Optional[Decision]:
-        """Checks the request. Raises :class:`RateLimitExceeded` if it is denied."""
+    async def __call__(self, request: HTTPConnection, response: Response) -> Optional[Decision]:
+        """Checks the request. Raises :class:`RateLimitExceeded` if it is denied.
+
+        A denied WebSocket is closed before its handshake, which is a response with status 403.
+        """
         try:
             passed = await self._guard.check_async(_View(request))
         except RateLimited as denied:
+            if request.scope["type"] == "websocket":
+                raise WebSocketException(1008, "rate limited") from None
             raise RateLimitExceeded(denied) from None
         several: Optional[List[Passed]] = request.scope.get(_STATE)
         if several is not None:
@@ -115,7 +121,7 @@ def _is_limited(dependant: Any) -> bool:
 
 
 class _View(_rule.View):
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: HTTPConnection) -> None:
         self.request = request
         self.peer = peer_of(request.scope)
 
@@ -130,7 +136,7 @@ class _Fields:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
         several: List[Passed] = []
