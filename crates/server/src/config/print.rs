@@ -4,9 +4,11 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
+use super::headers::PartitionSecret;
 use super::leaf::{flag, items};
 use super::load::Loaded;
 use super::report::{Place, Report, mask_address};
+use super::settings::Settings;
 use super::source::Origin;
 use super::table::{Absent, Field, Kind, ROOT, Section};
 use super::yaml::{MapEntry, Node, Scalar, Shape, Style, Value, parse};
@@ -60,8 +62,8 @@ pub fn policy_origins(loaded: &Loaded) -> Vec<(String, String)> {
 }
 
 impl Loaded {
-    /// Returns the paths of settings whose values differ from those of another configuration and
-    /// that are read only at the start.
+    /// Returns the paths of settings that are read only at the start and whose values differ from those
+    /// of another configuration. A file with a secret differs if its contents do.
     pub fn settings_changed_since(&self, other: &Self) -> Vec<String> {
         let needs_restart = |path: &str| match path {
             "allow_empty" | "access.anonymous" | "admin.token_file" | "envoy.failure_mode" => false,
@@ -72,11 +74,24 @@ impl Loaded {
             Some(node) => to_json(node, &field.kind),
             None => absent_json(field),
         };
+        let differs = |path: &str, field: &Field| {
+            value(self, path, field) != value(other, path, field)
+                || secret(&self.settings, path) != secret(&other.settings, path)
+        };
         let settings = super::table::settings().into_iter();
-        let changed = settings.filter(|(path, field)| {
-            needs_restart(path) && value(self, path, field) != value(other, path, field)
-        });
+        let changed = settings.filter(|(path, field)| needs_restart(path) && differs(path, field));
         changed.map(|(path, _)| path).collect()
+    }
+}
+
+/// Returns the contents of a secret that is read only at the start.
+fn secret<'a>(settings: &'a Settings, path: &str) -> Option<&'a [u8]> {
+    match path {
+        "audit.key_secret_file" => settings.audit.as_ref()?.key_secret.as_deref(),
+        "headers.partition_secret_file" => {
+            settings.headers.partition_secret.as_ref().map(PartitionSecret::bytes)
+        }
+        _ => None,
     }
 }
 

@@ -221,3 +221,20 @@ fn settings_that_need_a_restart_are_named() {
     let (_, body) = daemon.admin("POST", "/-/reload");
     assert!(body.contains("after a restart: audit.path, limits.connections"), "{body}");
 }
+
+// The audit log hashes keys with the secret, so that hashes from before and after would not match.
+#[test]
+fn secrets_that_need_a_restart_are_named_when_their_files_change() {
+    let folder = Folder::new("watch_secrets");
+    let names = ["audit.secret", "partition.secret"];
+    for name in names {
+        folder.write(name, "the first secret");
+    }
+    let text = "audit: {path: audit.log, key_secret_file: audit.secret}\n\
+                headers: {partition_secret_file: partition.secret}\n";
+    let daemon = started(&folder.write("limits.yaml", &(config(1) + text)));
+    for name in names {
+        folder.write(name, "the second secret");
+    }
+    daemon.hears("after a restart: headers.partition_secret_file, audit.key_secret_file\n");
+}
