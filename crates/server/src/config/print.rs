@@ -66,7 +66,11 @@ impl Loaded {
     /// of another configuration. A file with a secret differs if its contents do.
     pub fn settings_changed_since(&self, other: &Self) -> Vec<String> {
         let needs_restart = |path: &str| match path {
-            "allow_empty" | "access.anonymous" | "admin.token_file" | "envoy.failure_mode" => false,
+            "allow_empty"
+            | "access.anonymous"
+            | "admin.token_file"
+            | "envoy.failure_mode"
+            | "envoy.merge_domains" => false,
             // A reload applies the rest of `memory`.
             path => !path.starts_with("memory.") || path == "memory.sweep_interval",
         };

@@ -214,6 +214,7 @@ fn settings_that_need_a_restart_are_named() {
     let path = folder.write("limits.yaml", &config(1));
     let daemon = started(&path);
     let text = "limits: {connections: 7}\nlog: {level: info}\nmemory: {limit_mb: 99}\n\
+                envoy: {merge_domains: true}\n\
                 audit: {path: audit.log}\n";
     folder.write("limits.yaml", &(config(2) + text));
     allows_one_more(&daemon);
