@@ -12,14 +12,18 @@ use crate::decision::numbers;
 use crate::error::thrown;
 use crate::gate::{NativeGate, not_in_memory};
 use crate::several::Asks;
+use crate::taken::NativeTaken;
 
-/// The form of header fields and bodies.
+/// The checks of a middleware.
 #[napi]
 #[derive(Debug)]
-pub struct NativeHttp(HttpOptions);
+pub struct NativeHttp {
+    options: HttpOptions,
+    may_refund: bool,
+}
 
 /// The response to a request.
-#[napi(object)]
+#[napi(object, object_from_js = false)]
 #[expect(missing_debug_implementations, reason = "arrays of JavaScript have none")]
 pub struct NativeAnswer {
     /// The decisions of all gates.
@@ -32,14 +36,18 @@ pub struct NativeAnswer {
     pub content_type: Option<String>,
     /// Its body.
     pub body: Option<String>,
+    /// The units of an allowed request, if they may have to be refunded.
+    pub taken: Option<NativeTaken>,
 }
 
 #[napi]
 impl NativeHttp {
-    /// Reads the options.
+    /// Reads the form of header fields and bodies. With `may_refund`, the answer to an allowed
+    /// request has its units.
     #[napi(constructor, catch_unwind)]
-    pub fn new(options: String) -> Result<Self> {
-        HttpOptions::from_json(&options).map(Self).map_err(thrown)
+    pub fn new(options: String, may_refund: bool) -> Result<Self> {
+        let options = HttpOptions::from_json(&options).map_err(thrown)?;
+        Ok(Self { options, may_refund })
     }
 
     /// Checks several gates, all or nothing, and describes the result.
@@ -55,10 +63,14 @@ impl NativeHttp {
     ) -> Result<Either<NativeAnswer, PromiseRaw<'env, NativeAnswer>>> {
         let asks = Asks::new(&gates, keys, &tiers, &costs)?;
         let is_in_process = asks.is_in_process();
-        let options = self.0;
+        let (options, may_refund) = (self.options, self.may_refund);
         let call = async move {
             let all = asks.check(None).await;
-            Ok(answer(&asks, &all, options, trace_id.as_deref()))
+            let mut answer = answer(&asks, &all, options, trace_id.as_deref());
+            if may_refund && answer.status.is_none() {
+                answer.taken = Some(NativeTaken::new(asks, all));
+            }
+            Ok(answer)
         };
         if is_in_process {
             return run_now(call).ok_or_else(not_in_memory)?.map(Either::A);
@@ -95,5 +107,6 @@ fn answer(
         status,
         content_type,
         body,
+        taken: None,
     }
 }

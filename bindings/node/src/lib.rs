@@ -17,3 +17,4 @@ pub mod http;
 pub mod operations;
 pub mod several;
 pub mod store;
+pub mod taken;

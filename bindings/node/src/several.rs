@@ -84,13 +84,15 @@ fn arrays(all: &[GateDecision]) -> Vec<Float64Array> {
 }
 
 /// Several checks that own what they refer to.
+#[derive(Debug, Clone)]
 pub(crate) struct Asks(Vec<OwnedAsk>);
 
+#[derive(Debug, Clone)]
 pub(crate) struct OwnedAsk {
     pub(crate) gate: Gate,
     pub(crate) unit: QuotaUnit,
     pub(crate) tier: Option<TierId>,
-    key: String,
+    pub(crate) key: String,
     cost: Cost,
 }
 

@@ -147,6 +147,19 @@ test('with the failure mode `deny`, an app responds with 503', async () => {
   await app.close()
 })
 
+test('units of responses that do not count are refunded in Redis', async () => {
+  const limiter = new RedisLimiter({ name: 'refunded', quotas: '2/hour', redis: { redis: redis.url, ...PATIENT } })
+  const app = await FRAMEWORKS['express 5']({ limiter, count: 'failed', key: () => 'k' })
+  try {
+    for (let turn = 0; turn < 4; turn++) {
+      assert.equal((await fetch(`http://127.0.0.1:${app.port}/`)).status, 200)
+      await until(async () => (await limiter.usage('k'))[0] === 0, 'the unit of a success is refunded')
+    }
+  } finally {
+    await app.close()
+  }
+})
+
 test('a cluster of processes shares one limit exactly', async () => {
   const file = fileURLToPath(new URL('support/cluster.mjs', import.meta.url))
   const child = fork(file, [redis.url], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Limiter, ManualClock } from 'slidegate'
+import { Limiter, ManualClock, metrics } from 'slidegate'
 
 import { FRAMEWORKS } from './support/apps.mjs'
 import { until } from './support/until.mjs'
@@ -203,6 +203,19 @@ test('express: `count` leaves units that the handler has settled', async () => {
     assert.equal((await get('/fail')).status, 500)
     assert.deepEqual(limiter.usage('k'), [4])
   })
+})
+
+test('express: `count` also refunds the units of the candidate', async () => {
+  const limiter = limiterOf('100/minute', { name: 'with-candidate', candidate: { quotas: '2/minute' } })
+  await serving(FRAMEWORKS['express 5'], { limiter, count: 'failed', key: () => 'k' }, undefined, async (get) => {
+    for (let turn = 0; turn < 5; turn++) {
+      assert.equal((await get()).status, 200)
+      await until(() => limiter.usage('k')[0] === 0, 'the unit of a success is refunded')
+    }
+  })
+  const lines = metrics().match(/rate_limit_candidate_total{policy="with-candidate".*/g)
+  assert.equal(lines.length, 1, lines.join('\n'))
+  assert.match(lines[0], /candidate_outcome="allowed"} 5$/)
 })
 
 for (const [name, start] of Object.entries(FRAMEWORKS)) {

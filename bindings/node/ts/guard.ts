@@ -7,8 +7,8 @@
 import { clientAddress, type AddressOptions, type ClientAddress } from './address.js'
 import type { Decision } from './decision.js'
 import { guarded, SlidegateError, translate } from './errors.js'
-import { decisions, isUsed, Limiter, RedisLimiter, type AnyLimiter } from './limiter.js'
-import { native, type NativeAnswer, type NativeGate } from './native.js'
+import { decisions, Limiter, RedisLimiter, use, type AnyLimiter } from './limiter.js'
+import { native, type NativeAnswer, type NativeGate, type NativeTaken } from './native.js'
 import { limitsOf } from './options.js'
 import type { MemoryLimiterOptions, RedisLimiterOptions } from './policy.js'
 
@@ -105,7 +105,6 @@ interface Resolved {
   keys: string[]
   tiers: number[]
   costs: number[]
-  limiters: AnyLimiter[]
 }
 
 /** A request without a key that is denied. */
@@ -127,7 +126,8 @@ export class Guard<Req> {
     private readonly view: RequestView<Req>,
   ) {
     this.rules = rules(options)
-    this.http = guarded(() => new native.NativeHttp(JSON.stringify(options.http ?? {})))
+    const mayRefund = (options.count ?? 'all') !== 'all'
+    this.http = guarded(() => new native.NativeHttp(JSON.stringify(options.http ?? {}), mayRefund))
     this.addresses = clientAddress(options.address)
     this.trustsProxies = options.address?.trustedProxies !== undefined
   }
@@ -148,7 +148,7 @@ export class Guard<Req> {
   }
 
   private checkRules(request: Req): Maybe<Checked | null> {
-    const resolved: Resolved = { gates: [], keys: [], tiers: [], costs: [], limiters: [] }
+    const resolved: Resolved = { gates: [], keys: [], tiers: [], costs: [] }
     for (const [place, rule] of this.rules.entries()) {
       const added = this.resolve(request, rule, resolved)
       if (added === DENIED) return withoutKey(this.options.http?.body)
@@ -248,18 +248,17 @@ export class Guard<Req> {
       status: answer.status ?? 200,
       contentType: answer.contentType ?? '',
       body: answer.body ?? '',
-      finish: allowed ? this.finish(request, made, resolved.limiters) : undefined,
+      finish: answer.taken && this.finish(request, made, answer.taken),
     }
   }
 
-  private finish(request: Req, made: Decision[], limiters: AnyLimiter[]): Checked['finish'] {
-    const { count = 'all' } = this.options
-    if (count === 'all') return undefined
+  private finish(request: Req, made: Decision[], taken: NativeTaken): Checked['finish'] {
+    const { count } = this.options
     return (status) => {
       // The response is already sent, so an error has no other place to go. Its units stay counted.
       try {
         const counts = typeof count === 'function' ? count(status, request) : status >= 400 === (count === 'failed')
-        if (!counts) refundAll(made, limiters)
+        if (!counts) uncount(made, taken)
       } catch (error) {
         this.report(error, request)
       }
@@ -268,13 +267,10 @@ export class Guard<Req> {
 }
 
 /** Refunds all units, except those that the handler has settled or refunded. */
-function refundAll(made: Decision[], limiters: AnyLimiter[]): void {
-  for (const [place, { receipt }] of made.entries()) {
-    if (receipt === null || isUsed(receipt)) continue
-    const refunded = limiters[place]?.refund(receipt)
-    // Units that cannot be refunded count until they expire, which never over-admits.
-    if (refunded instanceof Promise) refunded.catch(() => {})
-  }
+function uncount(made: Decision[], taken: NativeTaken): void {
+  const isUsed = made.map(({ receipt }) => receipt !== null && !use(receipt))
+  // Units that cannot be refunded count until they expire, which never over-admits.
+  guarded(() => taken.uncount(isUsed))?.catch(() => {})
 }
 
 function rules<Req>(options: GuardOptions<Req>): Rule<Req>[] {
@@ -302,7 +298,6 @@ function add(
   resolved.keys.push(key)
   resolved.tiers.push(limiter.tierNumber(tier))
   resolved.costs.push(cost ?? 1)
-  resolved.limiters.push(limiter)
   return undefined
 }
 

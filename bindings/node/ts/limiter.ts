@@ -76,12 +76,12 @@ abstract class Base<Later extends boolean> {
 
   /** Refunds the units of a receipt. Returns the number that was still counted. */
   refund(receipt: Receipt): Result<Later, number> {
-    return this.run(receipt.key, () => this.gate.refund(receipt.key, receipt.tier, use(receipt)))
+    return this.run(receipt.key, () => this.gate.refund(receipt.key, receipt.tier, useOnce(receipt)))
   }
 
   /** Corrects a reservation to its actual cost. Returns the total number of units charged. */
   settle(receipt: Receipt, actual: number): Result<Later, number> {
-    return this.run(receipt.key, () => this.gate.settle(receipt.key, receipt.tier, use(receipt), actual))
+    return this.run(receipt.key, () => this.gate.settle(receipt.key, receipt.tier, useOnce(receipt), actual))
   }
 
   /** Records units without a check, above the limit if necessary. Returns their number. */
@@ -299,16 +299,17 @@ export function then<T, U>(value: NowOrLater<T>, apply: (value: T) => U): NowOrL
 /** Receipts that were refunded or settled. */
 const used = new WeakSet<Receipt>()
 
-/** @internal Returns `true` if a receipt was refunded or settled. */
-export function isUsed(receipt: Receipt): boolean {
-  return used.has(receipt)
+/** @internal Marks a receipt as used. Returns `false` if it was before. */
+export function use(receipt: Receipt): boolean {
+  if (used.has(receipt)) return false
+  used.add(receipt)
+  return true
 }
 
 /** Marks a receipt as used, because the units of another request would be refunded. */
-function use(receipt: Receipt): Receipt {
-  if (used.has(receipt)) throw new SlidegateError('setting', 'the receipt was already refunded or settled')
-  used.add(receipt)
-  return receipt
+function useOnce(receipt: Receipt): Receipt {
+  if (use(receipt)) return receipt
+  throw new SlidegateError('setting', 'the receipt was already refunded or settled')
 }
 
 function admissions(numbers: Float64Array): Admission[] {

@@ -45,6 +45,12 @@ export interface NativeAnswer {
   status?: number
   contentType?: string
   body?: string
+  taken?: NativeTaken
+}
+
+/** The units of an allowed request. */
+export interface NativeTaken {
+  uncount(isUsed: boolean[]): Promise<void> | null
 }
 
 export interface NativeHttp {
@@ -74,7 +80,7 @@ interface Native {
   NativeClock: new (millis: number) => NativeClock
   NativeStore: new (options: string) => NativeStore
   NativeCancel: new () => NativeCancel
-  NativeHttp: new (options: string) => NativeHttp
+  NativeHttp: new (options: string, mayRefund: boolean) => NativeHttp
   NativeAddress: new (options: string) => NativeAddress
   NativeGate: {
     inMemory(policy: string, memory: string, clock?: NativeClock): NativeGate
