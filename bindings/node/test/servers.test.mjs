@@ -101,6 +101,7 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       assert.equal((await get('/', forwarded('192.0.2.1'))).status, 200)
       assert.equal((await get('/', forwarded('192.0.2.2'))).status, 200)
       assert.equal((await get('/', forwarded('6.6.6.6, 192.0.2.2'))).status, 429, 'the nearest hop counts')
+      assert.equal((await get('/', forwarded('192.0.2.2:51234'))).status, 429, 'a port does not count')
       assert.equal((await get('/', forwarded('2001:db8::1'))).status, 200)
       assert.equal((await get('/', forwarded('2001:db8::2'))).status, 429, 'a /64 is one client')
       assert.equal((await get('/', forwarded('::ffff:192.0.2.1'))).status, 429, 'mapped is the IPv4 address')

@@ -17,7 +17,7 @@ export interface AddressOptions {
 
 /** Finds the key of a client's address. */
 export interface ClientAddress {
-  /** Returns the key of an address that the framework found: `192.0.2.7`, `2001:db8::/64`. */
+  /** Returns the key of an address that the framework found: `192.0.2.7`, `2001:db8::/64`. A port or a zone is removed. */
   key(address: string): string
   /** Returns the key of the client behind a peer, by `trustedProxies`. */
   clientKey(peer: string, headers: Record<string, string | string[] | undefined>): string

@@ -100,8 +100,15 @@ pub fn client_key<'a>(
 }
 
 fn parse(text: &str) -> Result<IpAddr, Error> {
-    let bare = text.split_once('%').map_or(text, |(address, _)| address);
-    bare.parse().map_err(|_| {
+    let found = match text.split_once('%') {
+        None => ClientAddress::parse(text),
+        // A zone ends with the text, or at the bracket before a port.
+        Some((address, zone)) => match zone.split_once(']') {
+            None => ClientAddress::parse(address),
+            Some((_, port)) => ClientAddress::parse(&format!("{address}]{port}")),
+        },
+    };
+    found.ok_or_else(|| {
         let message = format!("{text:?} is not an IP address: set a key for this request");
         Error::new(ErrorKind::Setting, message)
     })
@@ -126,6 +133,23 @@ mod tests {
     fn a_mapped_address_is_the_ipv4_address() {
         assert_eq!(key("::ffff:192.0.2.7").unwrap(), "192.0.2.7");
         assert_eq!(key("192.0.2.7").unwrap(), "192.0.2.7");
+    }
+
+    #[test]
+    fn ports_and_zones_are_removed() {
+        for text in ["203.0.113.9:51234", "203.0.113.9", "::ffff:203.0.113.9"] {
+            assert_eq!(key(text).unwrap(), "203.0.113.9", "{text}");
+        }
+        for text in
+            ["[2001:db8::9]:443", "[2001:db8::9]", "2001:db8::9%eth0", "[2001:db8::9%1]:443"]
+        {
+            assert_eq!(key(text).unwrap(), "2001:db8::/64", "{text}");
+        }
+        for text in ["", "%eth0", "203.0.113.9:", "203.0.113.9:x", "[2001:db8::9", "host:80"] {
+            assert!(key(text).unwrap_err().to_string().contains("not an IP address"), "{text}");
+        }
+        let rules = AddressOptions::default().build().unwrap();
+        assert_eq!(client_key(&rules, "203.0.113.9:51234", []).unwrap(), "203.0.113.9");
     }
 
     #[test]

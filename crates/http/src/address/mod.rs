@@ -110,6 +110,15 @@ impl ClientAddress {
         last
     }
 
+    /// Parses an address as proxies write it, with or without a port: `192.0.2.7:80`,
+    /// `2001:db8::7`, `[2001:db8::7]:80`. Returns `None` for other text.
+    ///
+    /// An IPv4-mapped IPv6 address is returned as IPv4. An address with a zone (`%eth0`) is
+    /// rejected.
+    pub fn parse(text: &str) -> Option<IpAddr> {
+        node::parse(text)
+    }
+
     /// Returns the client's key: the part of [`ClientAddress::find`] that counts.
     pub fn key(&self, peer: IpAddr, headers: &HeaderMap) -> AddressKey {
         self.key_of(self.find(peer, headers))
