@@ -1,7 +1,10 @@
 """Flask, Django and plain WSGI behind real servers; gunicorn's workers share one limit."""
 
+import socket
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from wsgiref.simple_server import make_server
 
 import httpx
 from conftest import PATIENCE, asgi_server, eventually, free_port, process, wsgi_server
@@ -73,6 +76,35 @@ def test_any_wsgi_application_is_limited(client):
         assert client.get(url, headers={"x-user": "b"}).status_code == 204
         # Without the field, requests are counted by address.
         assert [client.get(url).status_code for _ in range(2)] == [204, 429]
+
+
+def test_a_denied_head_request_has_no_body():
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return []
+
+    limited = slidegate.wsgi.RateLimitMiddleware(app, "1/hour")
+    # This server sends everything that it gets.
+    server = make_server("127.0.0.1", 0, limited)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+
+    def ask(method):
+        with socket.create_connection(("127.0.0.1", server.server_port), PATIENCE) as connection:
+            connection.sendall(f"{method} / HTTP/1.0\r\n\r\n".encode())
+            reply = b"".join(iter(lambda: connection.recv(65536), b""))
+        head, body = reply.split(b"\r\n\r\n", 1)
+        return head.split(b" ")[1], len(body)
+
+    try:
+        assert ask("GET") == (b"200", 0)
+        status, length = ask("GET")
+        assert status == b"429" and length > 0
+        assert ask("HEAD") == (b"429", 0)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_django_denies_synchronously_and_asynchronously(client):

@@ -66,7 +66,8 @@ class RateLimitMiddleware:
             length = [("content-type", denied.content_type), ("content-length", str(len(body)))]
             phrase = HTTPStatus(denied.status).phrase
             start_response(f"{denied.status} {phrase}", [*denied.headers, *length])
-            return [body]
+            # Not all servers remove the body of a response to HEAD.
+            return [] if request.method == "HEAD" else [body]
 
         is_finished = False
 
