@@ -4,7 +4,9 @@ import asyncio
 import pickle
 import signal
 import threading
+from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
+from multiprocessing import get_context
 
 import pytest
 from conftest import PATIENCE
@@ -298,6 +300,17 @@ def test_functions_are_limited_by_their_arguments():
     with pytest.raises(slidegate.RateLimited) as never:
         asyncio.run(take(2))
     assert never.value.retry_after is None
+
+
+def deny_in_a_process():
+    limited("1/hour", cost=2)(deny_in_a_process)()
+
+
+def test_a_denial_in_another_process_is_raised_here():
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        with pytest.raises(slidegate.RateLimited, match="retry never") as denied:
+            pool.submit(deny_in_a_process).result(PATIENCE)
+    assert (denied.value.status, denied.value.retry_after) == (429, None)
 
 
 def test_asynchronous_generators_are_limited_when_they_begin():

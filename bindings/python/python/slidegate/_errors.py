@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from slidegate import _native
 
@@ -103,7 +103,10 @@ class PacingScopes(PacingError):
 
 
 class RateLimited(SlidegateError):
-    """A request was denied. It has everything that a response needs."""
+    """A request was denied. It has everything that a response needs.
+
+    It can be pickled, without its ``decisions``.
+    """
 
     code = "rate_limited"
 
@@ -127,6 +130,11 @@ class RateLimited(SlidegateError):
         self.content_type = content_type
         self.body = body
         self.decisions: List[_native.Decision] = list(decisions)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # For another process. Decisions belong to the limiters of this one.
+        state = {**self.__dict__, "decisions": [], "args": self.args}
+        return RateLimited, (self.status, self.headers, self.content_type, self.body, []), state
 
 
 BY_CODE: Dict[str, Type[SlidegateError]] = {
