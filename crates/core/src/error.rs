@@ -40,7 +40,7 @@ pub enum ErrorKind {
     Unsupported,
     /// Too many callers are waiting already.
     Waiters,
-    /// The memory limit has no room for what was asked.
+    /// The state does not fit into the memory limit.
     Memory,
     /// A snapshot that is damaged, truncated, foreign or of another version.
     Snapshot,

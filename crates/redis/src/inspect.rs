@@ -43,7 +43,7 @@ pub enum Warning {
         policy: String,
     },
     /// With `cluster-require-full-coverage yes`, a node refuses every key as soon as one range of slots
-    /// has no node, and all policies are answered by their failure modes. Reported only if the user may
+    /// has no node, and the failure modes decide for all policies. Reported only if the user may
     /// send `CONFIG GET`.
     FullCoverage {
         /// The server.
@@ -171,7 +171,7 @@ impl Info {
 
 fn words(value: Value) -> Result<String, Failure> {
     redis::from_redis_value(value)
-        .map_err(|error| Failure::bad_reply(format!("INFO answered no text: {error}")))
+        .map_err(|error| Failure::bad_reply(format!("invalid reply to INFO: {error}")))
 }
 
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
@@ -183,7 +183,7 @@ impl fmt::Display for Warning {
         match self {
             Self::Evicts { address, policy } => write!(
                 f,
-                "{address} has maxmemory-policy {policy}: when its memory runs out it forgets keys \
+                "{address} has maxmemory-policy {policy}: when its memory runs out it evicts keys \
                  that still count; set it to noeviction"
             ),
             Self::FullCoverage { address } => write!(

@@ -199,5 +199,5 @@ fn command(name: &str, key: &[u8]) -> Cmd {
 
 fn read_scan(answer: Value) -> Result<(String, Vec<Vec<u8>>), Failure> {
     redis::from_redis_value(answer)
-        .map_err(|error| Failure::bad_reply(format!("SCAN answered no keys: {error}")))
+        .map_err(|error| Failure::bad_reply(format!("invalid reply to SCAN: {error}")))
 }

@@ -80,10 +80,12 @@ impl KeyReply {
         }
     }
 
-    /// The failure of an operation that was answered as if it were another one.
+    /// Returns the failure for a reply that belongs to another operation.
     #[cold]
     pub(crate) fn unexpected(&self) -> Failure {
-        Failure::bad_reply(format!("the script answered another operation: {self:?}"))
+        Failure::bad_reply(format!(
+            "the reply of the script belongs to another operation: {self:?}"
+        ))
     }
 }
 

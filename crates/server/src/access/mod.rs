@@ -66,20 +66,20 @@ pub struct AccessRules {
 /// The current rules. A reload replaces them.
 pub type SharedRules = Arc<ArcSwap<AccessRules>>;
 
-/// How the clients of a listener are known without a token.
+/// The clients that can reach a listener. Selects what they may do without a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposure {
-    /// They are on this machine.
+    /// Clients on this machine.
     Loopback,
-    /// They have shown a certificate, which was verified.
+    /// Clients with a verified certificate.
     Verified,
-    /// They may be anyone.
+    /// Any client.
     Network,
 }
 
 impl Exposure {
-    /// Returns the reach of a listener. It is that of the address that it is bound to, not that of the
-    /// client: a proxy on this machine passes on the requests of others.
+    /// Returns the exposure of a listener. The address that it is bound to counts, not that of the
+    /// client, because a proxy on this machine forwards requests of other machines.
     pub fn new(address: SocketAddr, verifies_clients: bool) -> Self {
         if verifies_clients {
             Self::Verified
@@ -112,7 +112,7 @@ pub enum AccessError {
     TokenNeeded(Scope),
     /// The token does not have this scope.
     ScopeMissing(Scope),
-    /// This is off beyond loopback, because neither tokens nor client certificates are configured.
+    /// The listener is beyond loopback, and neither tokens nor client certificates are configured.
     Off(Scope),
 }
 
@@ -131,7 +131,7 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// Returns the reason if it may not.
     pub fn check(&self, scope: Scope, token: Option<&[u8]>) -> Result<(), AccessError> {
         self.rules.load().check(scope, token, self.exposure)
     }
@@ -176,7 +176,7 @@ impl AccessRules {
         token: Option<&[u8]>,
         exposure: Exposure,
     ) -> Result<(), AccessError> {
-        // Without configured tokens, a token is for something else.
+        // Without configured tokens, a token is meant for another service.
         if let (Some(token), false) = (token, self.tokens.is_empty()) {
             let scopes = self.find(token).ok_or(AccessError::UnknownToken)?;
             return if scopes.has(scope) { Ok(()) } else { Err(AccessError::ScopeMissing(scope)) };

@@ -58,7 +58,7 @@ impl HostNames {
     ///
     /// # Errors
     ///
-    /// Why it is foreign.
+    /// Returns the reason if a foreign page caused it.
     #[inline]
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignRequest> {
         if let Some(site) = headers.get(&FETCH_SITE)
@@ -66,7 +66,7 @@ impl HostNames {
         {
             return Err(ForeignRequest::Page);
         }
-        // HTTP/2 has it in the address.
+        // HTTP/2 has the host in the URI.
         let in_uri = uri.authority().map(http::uri::Authority::as_str);
         let host = in_uri.or_else(|| headers.get(HOST)?.to_str().ok());
         if let Some(origin) = headers.get(ORIGIN) {
@@ -80,14 +80,15 @@ impl HostNames {
             }
         }
         match host {
-            // No browser leaves it out.
+            // Every browser sends a host.
             None => Ok(()),
             Some(host) if self.accepts_any || self.is_ours(without_port(host)) => Ok(()),
             Some(_) => Err(ForeignRequest::Host),
         }
     }
 
-    /// No name leads to an address, so a page that asks for one is on this host itself.
+    /// Returns `true` for addresses and `localhost`. DNS rebinding needs another name, so such a request
+    /// is not from a page of another host.
     fn is_ours(&self, host: &str) -> bool {
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         address.unwrap_or(host).parse::<IpAddr>().is_ok()

@@ -11,8 +11,8 @@ use crate::access::{HostNames, Token, bearer_token, is_loopback};
 use crate::http::Peer;
 use crate::http::error::{ApiError, ApiErrorKind};
 
-/// Who may use the admin listener. With a token, clients that send it; without one, clients on this
-/// machine and clients with a verified certificate.
+/// Access to the admin listener. With a token, clients that send it have access. Without one, clients
+/// on this machine and clients with a verified certificate have access.
 ///
 /// Clones share the token, which a reload replaces.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +81,8 @@ impl Access {
                 // No page of another site knows a token, but every page can send a request.
                 return Ok(self.names.check(uri, headers)?);
             }
-            let detail = "this address may not send requests: no token is configured";
+            let detail =
+                "no token is configured, so only this machine has access: set admin.token_file";
             return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
         };
         match bearer_token(headers) {

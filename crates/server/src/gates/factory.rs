@@ -35,18 +35,18 @@ pub struct GateFactory<'a> {
 pub struct DomainStore<'a> {
     /// Its name in the configuration.
     pub name: &'a str,
-    /// What is answered when it fails.
+    /// The result when it fails.
     pub failure_mode: EnvoyFailureMode,
 }
 
-/// What all gates share.
+/// The settings that all gates share.
 #[derive(Debug)]
 pub struct GateSettings {
-    /// Where decisions are counted.
+    /// Counts decisions.
     pub metrics: Arc<Metrics>,
-    /// Where decisions are reported.
+    /// Gets every decision.
     pub observer: Option<Arc<dyn Observer>>,
-    /// Where decisions are reported too, for as long as someone looks at them.
+    /// Gets every decision too, while a client reads the dashboard.
     pub watcher: Mutex<Option<Arc<dyn Observer>>>,
     /// Measures the time of decisions.
     pub clock: Arc<dyn Clock>,
@@ -88,7 +88,7 @@ impl UnitGates {
 }
 
 impl<'a> GateFactory<'a> {
-    /// Starts with nothing made.
+    /// Creates a factory that has made no gates yet.
     ///
     /// # Errors
     ///
@@ -194,7 +194,7 @@ impl<'a> GateFactory<'a> {
         rollout: Rollout,
     ) -> Result<Gate, Error> {
         let RateSpec { requests, unit, algorithm } = *rate;
-        // No algorithm can read what another wrote, and keys in Redis carry the policy's name only.
+        // An algorithm cannot read the state of another one, and keys in Redis contain only the policy's name.
         let policy = match algorithm {
             Algorithm::Log => format!("{UNITS_PREFIX}{}", unit.name()),
             other => format!("{UNITS_PREFIX}{}.{}", unit.name(), algorithm_name(other)),
@@ -242,7 +242,7 @@ fn throttle_policy() -> PolicySpec {
     }
 }
 
-/// Returns what the state of `CL.THROTTLE` belongs to.
+/// Returns the id of the state of `CL.THROTTLE`.
 pub fn throttle_state() -> StateId {
     StateId::from(&throttle_policy())
 }

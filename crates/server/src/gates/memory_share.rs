@@ -2,7 +2,7 @@
 //!
 //! Each policy, each candidate, each unit of Envoy's domains (per algorithm) and `CL.THROTTLE`, once it
 //! is used, has a table of its own, called a pool here. All get the same share, so that a flood of one
-//! pool leaves the others alone.
+//! pool does not affect the others.
 
 use slidegate::{Algorithm, Error, ErrorKind, Limiter};
 

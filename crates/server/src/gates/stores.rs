@@ -1,4 +1,4 @@
-//! The stores of all gates, by what they belong to, so that a reload finds the state again.
+//! The stores of all gates, by the id of their state, so that a reload finds the state again.
 
 use core::time::Duration;
 use std::collections::{HashMap, HashSet};
@@ -32,7 +32,7 @@ struct Found {
     shared: Option<SharedSettings>,
     /// The longest window of the policy.
     window: Duration,
-    /// When the last window of a store in memory ends that no gate uses any more, in nanoseconds.
+    /// For a store in memory that no gate uses any more: when its last window ends, in nanoseconds.
     expires: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Servers {
     }
 }
 
-/// The settings that a shared store is made with. With others it is another store for the same
+/// The settings that a shared store is made with. Other settings need another store for the same
 /// state.
 #[derive(Debug, Clone, PartialEq)]
 struct SharedSettings {
@@ -62,7 +62,7 @@ struct SharedSettings {
     secret_keys: bool,
 }
 
-/// What state belongs to. Another algorithm or another number of quotas is other state.
+/// Identifies a state. Another algorithm or another number of quotas is another state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StateId {
     /// The name of the store in the configuration.
@@ -75,7 +75,7 @@ pub struct StateId {
     pub quotas: usize,
 }
 
-/// Stores, with what their state belongs to.
+/// Stores, with the ids of their states.
 pub type StoreList = Vec<(StateId, Arc<dyn Store>)>;
 
 /// Where the state of a store may be restored from.
@@ -120,7 +120,7 @@ impl From<&PolicySpec> for StateId {
     }
 }
 
-/// The policy that a store decides by. Its mode is the gate's business.
+/// The policy that a store decides by. The gate applies its mode.
 fn policy(spec: &PolicySpec) -> Result<Policy, Error> {
     Policy::builder(&spec.name)
         .quotas(spec.quotas.iter().copied())

@@ -1,4 +1,4 @@
-//! Converts messages to questions, and responses to messages.
+//! Converts messages to requests, and responses to messages.
 
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};

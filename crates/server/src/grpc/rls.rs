@@ -53,7 +53,7 @@ impl RateLimitService {
         let (engine, start) = (Arc::clone(&self.engine), Instant::now());
         let mut response = grpc.unary(self, request).await;
         engine.plan().domains().statistics().calls.record(start.elapsed());
-        // tonic reports a message that is too long as "out of range", a code that we never use.
+        // tonic reports a message that is too long as "out of range", a code that this service never uses.
         if let Some(status) = response.headers_mut().get_mut(Status::GRPC_STATUS)
             && Code::from_bytes(status.as_bytes()) == Code::OutOfRange
         {
@@ -95,7 +95,7 @@ impl RateLimitService {
     }
 }
 
-/// Returns the status of a call without an answer. On any but `OK`, Envoy's `failure_mode_deny` decides.
+/// Returns the status of a call without a decision. On any but `OK`, Envoy's `failure_mode_deny` decides.
 fn status(error: &AnswerError) -> Status {
     match error {
         AnswerError::Invalid(_) => Status::invalid_argument(error.to_string()),
@@ -111,7 +111,7 @@ fn refused(refusal: AccessError) -> Status {
 /// Returns a status after which gRPC clients try another server, or this one after `after`.
 fn shed(after: Duration) -> Status {
     let details = ErrorDetails::with_retry_info(Some(after));
-    Status::with_error_details(Code::Unavailable, "there is more to do than can be done", details)
+    Status::with_error_details(Code::Unavailable, "the daemon is overloaded: retry later", details)
 }
 
 /// Turns a panic into an error of this call only.

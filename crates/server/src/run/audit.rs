@@ -99,12 +99,12 @@ impl Audit {
         check_directory("audit.path", path, path.parent().unwrap_or(Path::new(".")))
     }
 
-    /// Returns what became of the lines so far.
+    /// Returns the number of lines by result.
     pub fn counts(&self) -> &Arc<ResultCounts> {
         &self.counts
     }
 
-    /// Returns why requests are denied, if they are because of the log.
+    /// Returns the reason if requests are denied because of the log.
     pub fn denial(&self) -> Option<String> {
         let message =
             "the audit log cannot be written, and `audit.required` is set: every request is denied";
@@ -164,7 +164,7 @@ impl Observer for Audit {
         if observation.outcome == GateOutcome::Off || !self.wants(observation) {
             return;
         }
-        // Lines that say that nothing can be written would only be in the way of the others.
+        // Lines about decisions that could not be recorded would only take the space of other lines.
         let is_lost = observation.outcome == GateOutcome::Unrecorded || {
             let line = self.line(observation);
             self.state.waiting_more();

@@ -173,12 +173,12 @@ impl Reloader {
         }
     }
 
-    /// What is shown of the configuration.
+    /// Returns the configuration as the dashboard shows it.
     pub(super) fn view(&self) -> &Arc<ConfigView> {
         &self.view
     }
 
-    /// Counts of reloads.
+    /// Returns the number of reloads by result.
     pub(super) fn reloads(&self) -> &Arc<ResultCounts> {
         &self.reloads
     }
@@ -188,6 +188,6 @@ impl Reloader {
 enum FilePoll {
     /// They have new contents and are left alone.
     Changed,
-    /// Look again, with these stamps as seen.
+    /// Read the stamps again later, and compare them with these.
     Wait(Option<(Stamps, u32)>),
 }

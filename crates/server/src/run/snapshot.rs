@@ -1,7 +1,7 @@
-//! Counts on disk, so that a restart forgives nothing.
+//! Snapshots of counts on disk, so that they survive a restart.
 //!
-//! A directory with one file for each pool of counts. A file is written under another name, brought to the
-//! disk, and only then renamed: a crash leaves the old one or the new one. A lock on the directory keeps
+//! A directory with one file for each pool of counts. A file is written under another name, flushed to
+//! the disk, and only then renamed: a crash leaves the old one or the new one. A lock on the directory keeps
 //! other processes from writing theirs.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -39,7 +39,7 @@ fn epoch_seconds() -> u64 {
     wall_clock().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What was written.
+/// What a snapshot has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SaveReport {
     /// Files.
@@ -48,7 +48,7 @@ pub struct SaveReport {
     pub keys: u64,
 }
 
-/// Brings back what a folder holds.
+/// Restores the snapshots of a directory.
 #[derive(Debug)]
 pub struct Restorer {
     snapshots: Snapshots,
@@ -96,7 +96,7 @@ impl Snapshots {
         check_directory("snapshot.path", folder, existing)
     }
 
-    /// Writes all that is in memory.
+    /// Writes a file for each pool of counts in memory.
     ///
     /// # Errors
     ///

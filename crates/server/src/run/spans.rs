@@ -36,7 +36,7 @@ pub struct Spans {
     clock: MonotonicClock,
 }
 
-/// How long the last spans may take at the end.
+/// The maximum time to send the last spans.
 const LAST: Duration = Duration::from_secs(2);
 
 impl Spans {
@@ -44,7 +44,7 @@ impl Spans {
     ///
     /// # Errors
     ///
-    /// When the address is none.
+    /// Returns an error if the endpoint is not an address.
     pub fn start(settings: &TracingSettings) -> Result<Self, String> {
         let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_tonic()
@@ -79,13 +79,13 @@ impl Spans {
         Ok(())
     }
 
-    /// Sends what is left, for a moment; blocks.
+    /// Sends the spans that wait, and blocks for at most two seconds.
     pub fn end(&self) {
         // A collector that does not accept the last spans in time does not get them.
         let _ = self.provider.shutdown_with_timeout(LAST);
     }
 
-    /// Returns what became of spans so far.
+    /// Returns the number of spans by result.
     pub fn counts(&self) -> &Arc<ResultCounts> {
         &self.counts
     }

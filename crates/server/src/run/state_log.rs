@@ -1,7 +1,7 @@
 //! Logs changes of state while the daemon runs: stores that fail and return, decisions of the failure
 //! mode, memory that fills up, audit lines that are lost.
 //!
-//! The state is looked at once per second, so a flood of requests is not a flood of lines. Events of
+//! The state is examined once per second, so a flood of requests is not a flood of lines. Events of
 //! single connections to Redis are logged by `slidegate-redis`.
 
 use core::fmt;
@@ -19,13 +19,13 @@ use crate::engine::{Engine, Plan};
 use crate::gates::StateId;
 use crate::net::{LogInterval, Stop};
 
-/// The time between two looks.
+/// The time between two examinations.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Memory is examined at every fifth look: that takes the lock of every shard.
+/// Memory is examined every fifth time, because that takes the lock of every shard.
 const MEMORY_EVERY: u32 = 5;
 /// Decisions of the failure mode have ended when there were none for this time.
 const QUIET: Duration = Duration::from_secs(5);
-/// The maximum number of lines about memory per look.
+/// The maximum number of lines about memory per examination.
 const LINES_MAX: usize = 10;
 
 /// What was logged last.
@@ -60,7 +60,7 @@ impl StateLog {
         Self { audit, ..Self::default() }
     }
 
-    /// Looks until shutdown.
+    /// Examines the state until shutdown.
     pub(super) async fn run(mut self, engine: Arc<Engine>, stop: Stop) {
         let mut looks = 0u32;
         while !stop.is_over() {

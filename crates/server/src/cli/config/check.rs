@@ -13,12 +13,12 @@ use crate::engine::Engine;
 use crate::gates::NoRestore;
 use crate::run::{build_problems, preflight};
 
-/// How findings are written, and what they mean.
+/// How findings are written, and which of them are failures.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckOptions {
-    /// Whether a warning is as bad as an error. A note never is.
+    /// Whether warnings are failures too. Notes never are.
     pub deny_warnings: bool,
-    /// One object a line, for programs.
+    /// Whether to write one JSON object per line, for programs.
     pub json: bool,
     /// Whether to write in colors.
     pub colors: bool,
@@ -26,7 +26,7 @@ pub struct CheckOptions {
 
 /// Checks each request separately, and reports all of its errors.
 ///
-/// Ends with 78 when something is.
+/// Returns exit code 78 if there is a failure.
 pub fn check(requests: &[Request], options: CheckOptions, out: &mut dyn Write) -> u8 {
     let mut code = exit::OK;
     for request in requests {
@@ -45,10 +45,10 @@ pub fn check(requests: &[Request], options: CheckOptions, out: &mut dyn Write) -
     code
 }
 
-/// What became of one request.
+/// The result of checking one request.
 struct Outcome {
     findings: Vec<Diagnostic>,
-    /// What it holds, if it could be loaded.
+    /// A summary of the configuration, if it could be loaded.
     holds: Option<String>,
 }
 

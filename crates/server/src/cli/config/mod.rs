@@ -1,6 +1,6 @@
-//! `config`: looks at configurations without serving them.
+//! `config`: checks, explains and tests configurations without serving them.
 //!
-//! Each function takes what was asked and where to write, and gives how the program ends.
+//! Each function writes to an output and returns the exit code.
 
 mod check;
 mod explain;
@@ -38,7 +38,7 @@ fn quotas_in_words(quotas: &[Quota]) -> String {
     quotas.iter().map(one).collect::<Vec<_>>().join(", and ")
 }
 
-/// How the program ends when something was written, or could not be.
+/// Returns the exit code after output: `code`, or failure if it could not be written.
 pub(super) fn written(result: Result<(), io::Error>, code: u8) -> u8 {
     match result {
         Ok(()) => code,

@@ -1,4 +1,4 @@
-//! `simulate`: replays logs or made-up traffic through the algorithms.
+//! `simulate`: replays logs or generated traffic through the algorithms.
 
 mod advice;
 mod arguments;
@@ -23,7 +23,7 @@ pub(super) use self::arguments::SimulateArguments;
 use self::progress::Progress;
 use super::exit;
 
-/// Why a simulation did not start or end, and how the program ends.
+/// The error of a simulation, and the exit code.
 struct Failure {
     message: String,
     code: u8,
@@ -158,7 +158,7 @@ fn scenarios(
     core::iter::once(main).chain(arguments.what_if.iter().map(what_if)).collect()
 }
 
-/// Requests, and what they are called in reports.
+/// Requests, and their name in reports.
 struct Input {
     source: Source,
     subject: Subject,
@@ -207,7 +207,7 @@ impl Input {
     }
 }
 
-/// The input in words.
+/// Returns the name of the input in reports.
 fn input_name(paths: &[PathBuf]) -> String {
     match paths {
         [only] if only.as_os_str() == "-" => "standard input".to_owned(),
@@ -217,10 +217,10 @@ fn input_name(paths: &[PathBuf]) -> String {
 }
 
 fn no_quota() -> Failure {
-    Failure::usage("which limit? Use --quota, such as --quota 10/minute")
+    Failure::usage("no limit is given: use --quota, such as --quota 10/minute")
 }
 
-/// How lines are read, and which requests are replayed.
+/// Returns how lines are read, and which requests are replayed.
 fn reading(arguments: &ReadArguments) -> Result<(LineOptions, Filter), Failure> {
     let mut options = LineOptions {
         format: arguments.format,
@@ -260,7 +260,7 @@ fn expand(files: &[String]) -> Result<Vec<PathBuf>, Failure> {
     }
     if paths.is_empty() {
         return Err(Failure::usage(
-            "which requests? Name access logs, `-` for standard input, or --traffic with a pattern",
+            "no requests are given: name access logs, `-` for standard input, or use --traffic with a pattern",
         ));
     }
     Ok(paths)

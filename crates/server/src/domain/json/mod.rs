@@ -23,7 +23,7 @@ pub struct JsonReply {
 
 const TEXT: &[(&str, &str)] = &[("content-type", "text/plain; charset=utf-8")];
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
-/// A denial is for this caller at this moment.
+/// A denial applies only now, so it must not be cached.
 const DENIED: &[(&str, &str)] =
     &[("content-type", "application/json"), ("cache-control", "no-store")];
 

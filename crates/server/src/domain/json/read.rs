@@ -1,5 +1,5 @@
 //! Fields of a request in the JSON form of protocol buffers: names in either spelling, numbers as
-//! numbers or strings, `null` for what is not said.
+//! numbers or strings, `null` for absent fields.
 
 use core::fmt;
 

@@ -21,7 +21,7 @@ const FLUSH: Duration = Duration::from_millis(200);
 /// The size of the buffer from which on it is written at once.
 const BUFFER_MAX: usize = 64 << 10;
 
-/// What the threads that decide and the writer know of each other.
+/// The state that the writer shares with the threads that decide.
 #[derive(Debug, Default)]
 pub(super) struct WriterState {
     /// Lines that were sent and are not written yet.
@@ -33,7 +33,7 @@ pub(super) struct WriterState {
     ended: AtomicBool,
 }
 
-// Relaxed: each is a value of its own, and a request more or less does no harm.
+// The values are independent, and one request more or less does no harm: `Relaxed` is enough.
 impl WriterState {
     pub(super) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
