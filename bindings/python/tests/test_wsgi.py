@@ -160,7 +160,15 @@ def test_django_denies_synchronously_and_asynchronously(client):
     class Decorated(Asynchronous):
         pass
 
+    async def on_denied(request, denied):
+        return HttpResponse("slow down", status=denied.status)
+
+    @rate_limit("1/hour", on_denied=on_denied)
+    async def with_own_denial(request):
+        return HttpResponse("limited")
+
     globals()["urlpatterns"] = [
+        path("own-denial", with_own_denial),
         path("class", rate_limit("1/hour")(Asynchronous.as_view())),
         path("decorated-class", Decorated.as_view()),
         path("failing", failing),
@@ -187,6 +195,9 @@ def test_django_denies_synchronously_and_asynchronously(client):
     with asgi_server(get_asgi_application()) as url:
         for page in ("/class", "/decorated-class"):
             assert [client.get(url + page).status_code for _ in range(2)] == [200, 429]
+        clock.advance(3600)
+        assert client.get(url + "/own-denial").text == "limited"
+        assert client.get(url + "/own-denial").text == "slow down"
     # An exception counts with the status of the response that Django makes of it.
     site = Client(raise_request_exception=False)
     for page in ("/failing", "/failing-async"):

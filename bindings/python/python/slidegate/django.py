@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any, Callable, Dict, List, Sequence, TypeVar, Union, cast
 
 from asgiref.sync import iscoroutinefunction
@@ -55,7 +56,8 @@ def _limited(inner: Callable[..., Any], guard: Guard) -> Callable[..., Any]:
             try:
                 passed = await guard.check_async(_View(request))
             except RateLimited as denied:
-                return _denial(guard, request, denied)
+                denial = _denial(guard, request, denied)
+                return await denial if inspect.isawaitable(denial) else denial
             try:
                 response = await inner(request, *args, **kwargs)
             except Exception as error:
