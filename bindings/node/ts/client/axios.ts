@@ -1,41 +1,35 @@
-/** Interceptors for axios that pace, wait and retry. */
+/** An adapter for axios that paces, waits and retries. */
 
 import { prepare, type ClientOptions } from './fetch.js'
-import { repeatOf, type Ticket } from './pacer.js'
-
-/** The parts of a request that are read. Axios's own type has them. */
-export interface AxiosConfig {
-  method?: string
-  signal?: unknown
-  data?: unknown
-  headers?: unknown
-}
+import { repeatOf } from './pacer.js'
 
 /** The parts of an instance of axios that are used. Its own types depend on its version. */
 export interface AxiosLike {
+  defaults: any
+  create(config?: any): AxiosLike
   getUri(config: any): string
   request(config: any): Promise<any>
-  interceptors: {
-    request: { use(before: (config: any) => any): number; eject(id: number): void }
-    response: { use(after: (response: any) => any, failed: (error: any) => any): number; eject(id: number): void }
-  }
+}
+
+interface Config {
+  method?: string
+  signal?: AbortSignal
+  data?: unknown
+  headers?: unknown
 }
 
 interface Response {
   status: number
   headers: Record<string, unknown>
+  data?: { destroy?: () => void; cancel?: () => Promise<void> } | null
   config: Config
 }
 
-type Config = AxiosConfig & { slidegate?: State; transformRequest?: unknown }
-
-/** The state of a request, which axios passes on from attempt to attempt. */
-class State {
-  constructor(readonly ticket: Ticket) {}
-}
-
 /**
- * Adds interceptors to an instance of axios. Returns a function that removes them.
+ * Paces the requests of an instance of axios. Returns a function that ends this.
+ *
+ * It wraps `axios.defaults.adapter`, so interceptors and transforms run once per request, however often it is
+ * sent. A request with an `adapter` of its own is not paced.
  *
  * ```js
  * const api = axios.create({ baseURL: 'https://api.example.com' })
@@ -44,43 +38,53 @@ class State {
  */
 export function paceAxios(axios: AxiosLike, options: ClientOptions = {}): () => void {
   const { pacer, scopeOf } = prepare(options)
+  const { adapter } = axios.defaults
+  // An instance without interceptors and defaults finds the adapter by its name, and calls it.
+  const bare = axios.create()
+  for (const name of Object.keys(bare.defaults)) delete bare.defaults[name]
+  const send = (config: Config): Promise<Response> =>
+    bare.request({ ...config, adapter, transformRequest: [], transformResponse: [] })
 
-  const before = async (config: Config): Promise<Config> => {
-    const url = new URL(axios.getUri(config), globalThis.location?.href)
-    const { ticket } = (config.slidegate ??= new State(pacer.ticket(scopeOf(url, methodOf(config)))))
-    await pacer.acquire(ticket, config.signal as AbortSignal | undefined)
-    return config
+  const paced = async (config: Config): Promise<Response> => {
+    const { method = 'get', signal, data } = config
+    const ticket = pacer.ticket(scopeOf(new URL(bare.getUri(config), globalThis.location?.href), method))
+    const repeat = repeatOf(method, hasIdempotencyKey(config.headers), !isStream(data))
+    for (;;) {
+      try {
+        await pacer.acquire(ticket, signal)
+      } catch (error) {
+        // With an aborted signal, axios sends nothing and rejects with its own error.
+        if (!signal?.aborted) throw error
+      }
+      const result = await settled(send(config))
+      const { response } = result
+      if (response === undefined) pacer.fail(ticket)
+      else if (pacer.respond(ticket, response.status, (name) => response.headers[name] as string, repeat)) {
+        // The connection is free only when a body that is a stream has been closed.
+        response.data?.destroy?.()
+        await response.data?.cancel?.()
+        continue
+      }
+      // Interceptors see the configuration of the request, not that of an attempt.
+      if (response !== undefined) response.config = config
+      if (!('error' in result)) return result.response
+      if (result.error instanceof Error && 'config' in result.error) result.error.config = config
+      throw result.error
+    }
   }
-
-  /** Returns `true` if the request is sent again. */
-  const responded = ({ status, headers, config }: Response): boolean => {
-    if (config.slidegate === undefined) return false
-    const fields = (name: string) => headers[name] as string | undefined
-    const hasKey = hasIdempotencyKey(config.headers)
-    return pacer.respond(config.slidegate.ticket, status, fields, repeatOf(methodOf(config), hasKey, !isStream(config.data)))
-  }
-
-  /** Sends a request again. Its data has been transformed already. */
-  const again = (config: Config) => axios.request({ ...config, transformRequest: [(data: unknown) => data] })
-
-  const request = axios.interceptors.request.use(before)
-  const response = axios.interceptors.response.use(
-    (response: Response) => (responded(response) ? again(response.config) : response),
-    (error: unknown) => {
-      const { response, config } = error as { response?: Response; config?: Config }
-      if (response !== undefined && responded(response)) return again(response.config)
-      if (response === undefined && config?.slidegate !== undefined) pacer.fail(config.slidegate.ticket)
-      throw error
-    },
-  )
+  axios.defaults.adapter = paced
   return () => {
-    axios.interceptors.request.eject(request)
-    axios.interceptors.response.eject(response)
+    if (axios.defaults.adapter === paced) axios.defaults.adapter = adapter
   }
 }
 
-function methodOf(config: Config): string {
-  return config.method ?? 'get'
+/** Returns the response, also that of an error. */
+async function settled(sent: Promise<Response>): Promise<{ response: Response } | { response?: Response; error: unknown }> {
+  try {
+    return { response: await sent }
+  } catch (error) {
+    return { response: (error as { response?: Response } | undefined)?.response, error }
+  }
 }
 
 function hasIdempotencyKey(headers: unknown): boolean {
