@@ -1,5 +1,6 @@
 //! Reloading the configuration.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -67,15 +68,16 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Reloads `engine` and `secrets` with what `load` returns. They were started with `loaded`.
+    /// Reloads `engine` and `secrets` with what `load` returns. They were started with `loaded`, whose
+    /// files are `watched`.
     pub(super) fn new(
         engine: Arc<Engine>,
         secrets: Secrets,
         loaded: &Loaded,
+        watched: Watched,
         load: impl Fn() -> Result<Loaded, Box<InvalidConfig>> + Send + Sync + 'static,
     ) -> Self {
-        let watched = Mutex::new(Watched::new(loaded.files.clone(), loaded.dotfiles));
-        let started_with = loaded.clone();
+        let (watched, started_with) = (Mutex::new(watched), loaded.clone());
         let (reloads, turn) = (reloads(), Mutex::default());
         let view = Arc::new(ConfigView::new(loaded));
         Self { engine, load: Box::new(load), started_with, watched, secrets, reloads, view, turn }
@@ -130,13 +132,14 @@ impl Reloader {
 
     /// Loads, and remembers the files as they were before.
     fn load_again(&self) -> Result<Loaded, String> {
-        let before = self.watched.lock().again();
-        let loaded = (self.load)();
-        let files = match &loaded {
-            Ok(loaded) => loaded.files.clone(),
-            Err(refused) => refused.files.clone(),
-        };
-        *self.watched.lock() = before.or_of(files);
+        let mut before = self.watched.lock().again();
+        let mut loaded = (self.load)();
+        if !before.is_of(files(&loaded)) {
+            // Files that were not watched may have changed since they were loaded.
+            before = before.of(files(&loaded));
+            loaded = (self.load)();
+        }
+        *self.watched.lock() = before.or_new(files(&loaded));
         loaded.map_err(|refused| refused.to_string())
     }
 
@@ -184,10 +187,64 @@ impl Reloader {
     }
 }
 
+/// Returns the files that were read or could not be read.
+fn files(loaded: &Result<Loaded, Box<InvalidConfig>>) -> &[PathBuf] {
+    match loaded {
+        Ok(loaded) => &loaded.files,
+        Err(refused) => &refused.files,
+    }
+}
+
 /// The result of reading the stamps of the files once.
 enum FilePoll {
     /// They have new contents and are left alone.
     Changed,
     /// Read the stamps again later, and compare them with these.
     Wait(Option<(Stamps, u32)>),
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use std::fs;
+    use std::path::Path;
+
+    use arc_swap::ArcSwap;
+
+    use super::*;
+    use crate::access::AccessRules;
+    use crate::config::{Request, load};
+    use crate::gates::NoRestore;
+
+    #[test]
+    fn a_new_file_that_changes_while_it_is_loaded_is_loaded_again() {
+        let directory = std::env::temp_dir().join(format!("slidegate-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let write = |directory: &Path, domain: &str| {
+            let text = format!("domain: {domain}\ndescriptors: [{{key: user}}]\n");
+            fs::write(directory.join(format!("{}.yaml", &domain[..1])), text).unwrap();
+        };
+        write(&directory, "a");
+        let request = Request::new([&directory]);
+        let loaded = load(&request).unwrap();
+        let engine = Arc::new(Engine::new(&loaded.spec, &mut NoRestore).unwrap());
+        let rules = Arc::new(ArcSwap::from_pointee(AccessRules::default()));
+        let secrets = Secrets { certificates: Vec::new(), rules, admin: None };
+        let (is_changed, at) = (AtomicBool::new(false), directory.clone());
+        let again = move || {
+            let loaded = load(&request);
+            if !is_changed.swap(true, Ordering::Relaxed) {
+                write(&at, "b2");
+            }
+            loaded
+        };
+        let watched = Watched::of_loaded(&loaded);
+        let reloader = Reloader::new(Arc::clone(&engine), secrets, &loaded, watched, again);
+        write(&directory, "b1");
+        reloader.reload().unwrap();
+        let plan = engine.plan();
+        let domains: Vec<&str> = plan.spec().domains.iter().map(|it| it.name.as_str()).collect();
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(domains, ["a", "b2"]);
+    }
 }

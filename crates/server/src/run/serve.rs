@@ -20,6 +20,7 @@ use super::stalls::StallCounts;
 use super::state_log::StateLog;
 use super::statsd::StatsdSender;
 use super::upkeep::{RedisSweeps, watch_stores};
+use super::watch::Watched;
 use super::{Audit, Snapshots, Spans};
 use crate::admin::MetricsSource;
 use crate::config::{InvalidConfig, Loaded};
@@ -69,6 +70,8 @@ pub async fn serve(
     load: impl Fn() -> Result<Loaded, Box<InvalidConfig>> + Send + Sync + 'static,
 ) -> Result<(), ServeError> {
     let settings = &loaded.settings;
+    // Restoring a snapshot takes a while, and the files may change meanwhile.
+    let watched = Watched::of_loaded(&loaded);
     start_log(settings.log);
     let control = Control::new()?;
     let snapshots = settings.snapshot.as_ref();
@@ -79,7 +82,9 @@ pub async fn serve(
     let engine = make_engine(&loaded, snapshots.as_ref(), observer)?;
     let engine = Arc::new(engine.waiters_max(settings.limits.waiters_max));
     let listeners = Listeners::bind(settings)?;
-    let reloader = Arc::new(Reloader::new(Arc::clone(&engine), listeners.secrets(), &loaded, load));
+    let secrets = listeners.secrets();
+    let reloader = Reloader::new(Arc::clone(&engine), secrets, &loaded, watched, load);
+    let reloader = Arc::new(reloader);
     let statistics = ReferenceStatistics {
         engine: Arc::clone(&engine),
         reloads: Arc::clone(reloader.reloads()),
@@ -356,7 +361,7 @@ mod tests {
             while starts.send(()).is_ok() {}
             load(&Request::default())
         };
-        let reloader = Arc::new(Reloader::new(engine, secrets, &loaded, again));
+        let reloader = Arc::new(Reloader::new(engine, secrets, &loaded, Watched::default(), again));
         let control = tokio::spawn(async move { control.run(&reloader, None).await });
         kill_process(getpid(), Signal::HUP).unwrap();
         let started = tokio::task::spawn_blocking(move || {

@@ -12,7 +12,7 @@ use std::hash::DefaultHasher;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use crate::config::{list_directory, read_file};
+use crate::config::{Loaded, list_directory, read_file};
 
 /// The polling interval.
 pub(super) const INTERVAL: Duration = Duration::from_millis(500);
@@ -40,26 +40,45 @@ pub(super) struct Watched {
     files: Vec<PathBuf>,
     dotfiles: bool,
     stamps: Stamps,
-    contents: u64,
+    /// A hash. `None` if the files have changed since they were loaded.
+    contents: Option<u64>,
 }
 
 impl Watched {
+    /// Watches the files of a configuration.
+    pub(super) fn of_loaded(loaded: &Loaded) -> Self {
+        Self::new(loaded.files.clone(), loaded.dotfiles)
+    }
+
     /// Watches these files and directories. In directories, files whose names start with a dot are
     /// watched only with `dotfiles`.
-    pub(super) fn new(files: Vec<PathBuf>, dotfiles: bool) -> Self {
+    fn new(files: Vec<PathBuf>, dotfiles: bool) -> Self {
         let stamps = Stamps::of(&files, dotfiles);
         let contents = stamps.contents();
-        Self { files, dotfiles, stamps, contents }
+        Self { files, dotfiles, stamps, contents: Some(contents) }
     }
 
     /// Returns the current state of the same files.
     pub(super) fn again(&self) -> Self {
-        Self::new(self.files.clone(), self.dotfiles)
+        self.of(&self.files)
     }
 
-    /// Watches `files` from now on. Returns `self` if they are watched already.
-    pub(super) fn or_of(self, files: Vec<PathBuf>) -> Self {
-        if self.files == files { self } else { Self::new(files, self.dotfiles) }
+    /// Returns the current state of other files.
+    pub(super) fn of(&self, files: &[PathBuf]) -> Self {
+        Self::new(files.to_vec(), self.dotfiles)
+    }
+
+    /// Returns `true` if these files are watched.
+    pub(super) fn is_of(&self, files: &[PathBuf]) -> bool {
+        self.files == files
+    }
+
+    /// Watches `files` from now on. If they are others, they count as changed.
+    pub(super) fn or_new(self, files: &[PathBuf]) -> Self {
+        if self.is_of(files) {
+            return self;
+        }
+        Self { files: files.to_vec(), dotfiles: self.dotfiles, ..Self::default() }
     }
 
     /// Returns the current stamps if they differ from those at the last load.
@@ -71,7 +90,7 @@ impl Watched {
     /// Returns `true` if the contents differ too. If they do not, later polls compare with
     /// `stamps`.
     pub(super) fn has_new_contents(&mut self, stamps: Stamps) -> bool {
-        let is_new = stamps.contents() != self.contents;
+        let is_new = Some(stamps.contents()) != self.contents;
         if !is_new {
             self.stamps = stamps;
         }
