@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::{crew, patient, policy, runtime};
+use common::{crew, eventually, patient, policy, runtime};
 use slidegate::{Cost, Decision, DegradedReason, ErrorKind, FailureMode, Policy, Quota};
 use slidegate_redis::{BreakerState, Redis, RedisAsk, RedisBuilder, check_all, join};
-use slidegate_testkit::server::{Certificates, Cluster, PATIENCE, RedisServer, Sentinel};
+use slidegate_testkit::server::{Certificates, Cluster, PATIENCE, Proxy, RedisServer, Sentinel};
 
 const HOUR_MS: u64 = 3_600_000;
 const PASSWORD: &str = "p@ss/word?#1 {secret}";
@@ -263,6 +263,34 @@ fn a_cluster_behind_tls_and_a_password() {
     });
     let error = fails_unasked(builder(&last.url_as("", "not the word")));
     assert!(!error.contains("not the word"), "{error}");
+}
+
+// A seed that is not the address of a primary is needed only to find them. Kept, it costs a connection,
+// and one that no longer exists is reconnected forever.
+#[test]
+fn seeds_are_dropped_when_the_primaries_are_known() {
+    let cluster = Cluster::start(&RedisServer::builder()).unwrap();
+    let clients_of = |node: &RedisServer| {
+        let mut list = redis::cmd("CLIENT");
+        list.arg("LIST").arg("TYPE").arg("normal");
+        list.query::<String>(&mut node.connection().unwrap()).unwrap().lines().count()
+    };
+    let clients = || cluster.nodes().iter().map(clients_of).sum::<usize>();
+    crew().block_on(async {
+        let before = clients();
+        let seed = Proxy::in_front_of(&cluster.nodes()[0]).unwrap();
+        let long = Duration::from_secs(10);
+        let redis = Redis::cluster(&[seed.url()]).unwrap().deadline(long).connect_deadline(long);
+        let limiter = redis.build().unwrap().limiter(policy("api", 2, HOUR_MS)).build().unwrap();
+        assert!(!limiter.check("alice").await.is_degraded());
+        let is_connected = async || limiter.stats().connections == 4;
+        eventually("the seed and three primaries", is_connected).await;
+        eventually("no connection to the seed", async || clients() == before + 3).await;
+        for number in 0..60 {
+            assert!(!limiter.check(format!("user{number}")).await.is_degraded());
+        }
+        assert_eq!(limiter.stats().connections, 4);
+    });
 }
 
 // Everything that distinguishes two states, with texts that would collide if they were just

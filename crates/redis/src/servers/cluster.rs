@@ -61,10 +61,12 @@ impl Cluster {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let weak = Weak::clone(this);
             let make: MakeNode = Box::new(move |address| {
-                let weak = Weak::clone(&weak);
+                let (weak, lost) = (Weak::clone(&weak), Box::<str>::from(address));
                 // A replica may have taken over.
                 let on_event = Box::new(move |event| {
-                    if let (Some(cluster), NodeEvent::Lost) = (weak.upgrade(), event) {
+                    if let (Some(cluster), NodeEvent::Lost) = (weak.upgrade(), event)
+                        && cluster.is_serving(&lost).unwrap_or(true)
+                    {
                         cluster.refresh_soon();
                     }
                 });
@@ -95,11 +97,18 @@ impl Cluster {
         state.nodes.get(address).cloned()
     }
 
-    /// Returns known nodes with slots. Others are seeds, which may no longer exist.
+    /// Returns known nodes with slots. Others are seeds that are being queried, and targets of
+    /// redirections.
     pub(crate) fn serving(&self) -> Vec<Arc<Node>> {
         let state = self.state.lock();
         let serving = state.slots.iter().flat_map(SlotMap::addresses);
         serving.filter_map(|address| state.nodes.get(address).cloned()).collect()
+    }
+
+    /// Returns `true` if a node has slots. Returns `None` if no slots are known.
+    fn is_serving(&self, address: &str) -> Option<bool> {
+        let state = self.state.lock();
+        state.slots.as_ref().map(|slots| slots.addresses().contains(&address))
     }
 
     /// Returns `false` if no primary can be reached, or if the first lookup of the slots failed.
@@ -280,7 +289,8 @@ impl Cluster {
     fn adopt(&self, slots: SlotMap) {
         let mut state = self.state.lock();
         let kept: Vec<Box<str>> = slots.addresses().into_iter().map(Into::into).collect();
-        state.nodes.retain(|address, _| kept.contains(address) || self.seeds.contains(address));
+        // Seeds too: their nodes are created again if they are needed, and some no longer exist.
+        state.nodes.retain(|address, _| kept.contains(address));
         state.slots = Some(slots);
         drop(state);
         // A key should not have to wait for the connection to its node.

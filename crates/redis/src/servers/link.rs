@@ -69,6 +69,13 @@ enum LinkState {
     Up(NodeConnection),
 }
 
+impl LinkState {
+    /// Returns `true` if the connection with this number is the current one.
+    fn is_up(&self, number: u64) -> bool {
+        matches!(self, Self::Up(connection) if connection.number == number)
+    }
+}
+
 /// A connection.
 #[derive(Clone)]
 pub(super) struct NodeConnection {
@@ -194,8 +201,7 @@ impl Link {
         let (sender, late_reply) = LateReply::new();
         let mut state = self.state.subscribe();
         tokio::spawn(async move {
-            let is_dropped = |state: &LinkState| !matches!(state, LinkState::Up(current) if current.number == connection.number);
-            let dropped = pin!(state.wait_for(is_dropped));
+            let dropped = pin!(state.wait_for(|state| !state.is_up(connection.number)));
             if let Ok(Either::Left((reply, _))) = timeout(LATE_MAX, select(reply, dropped)).await
                 && connection.is_trusted()
             {
@@ -233,8 +239,7 @@ impl Link {
     /// Returns `true` if this connection was the current one.
     fn lose(&self, number: u64) -> bool {
         self.state.send_if_modified(|state| {
-            let is_lost = matches!(state, LinkState::Up(connection) if connection.number == number);
-            if is_lost && matches!(self.source, Source::Own(_)) {
+            if state.is_up(number) && matches!(self.source, Source::Own(_)) {
                 *state = LinkState::Connecting;
                 return true;
             }
