@@ -179,7 +179,8 @@ impl Redis {
     ///
     /// See [`from_connection`](Redis::from_connection). The connection routes calls by their keys,
     /// so one breaker guards all nodes, and [`usage`](Redis::usage), [`warnings`](Redis::warnings)
-    /// and [`sweep`](Redis::sweep) return errors.
+    /// and [`sweep`](Redis::sweep) return errors. It does not show which node replied, so steps of
+    /// the nodes' clocks are not detected.
     pub fn from_cluster_connection<C>(connection: C) -> RedisBuilder
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,

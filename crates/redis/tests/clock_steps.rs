@@ -1,6 +1,6 @@
 //! Jumps of the server's clock are detected, reported once, and deny no key for longer than a window.
 
-#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 #![expect(clippy::print_stdout, reason = "a test prints its measurements")]
 
 mod common;
@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{crew, eventually, failing, patient, policy, runtime};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Arg, RedisFuture, Value};
 use slidegate::{Algorithm, FailureMode, Policy, Quota, Store};
-use slidegate_redis::{BreakerState, RedisLimiter};
+use slidegate_redis::{BreakerState, Redis, RedisLimiter};
 use slidegate_testkit::server::{PATIENCE, RedisServer};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -74,6 +76,57 @@ fn every_jump_is_reported_once() {
         over.store(true, Ordering::Relaxed);
         callers.join_all().await;
         assert_eq!(limiter.stats().unknown, 0);
+    });
+}
+
+/// A cluster connection: the last byte of a key selects one of two servers.
+#[derive(Clone)]
+struct TwoNodes([MultiplexedConnection; 2]);
+
+impl ConnectionLike for TwoNodes {
+    fn req_packed_command<'a>(&'a mut self, command: &'a redis::Cmd) -> RedisFuture<'a, Value> {
+        let Some(Arg::Simple(key)) = command.args_iter().nth(3) else {
+            panic!("no key: {command:?}");
+        };
+        let node = usize::from(key.last().unwrap() % 2);
+        self.0[node].req_packed_command(command)
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        commands: &'a redis::Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.0[0].req_packed_commands(commands, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        0
+    }
+}
+
+// Clocks of different nodes differ. Behind a cluster connection, it is not known which node has
+// replied, so the difference would look like a jump at every other check.
+#[test]
+fn nodes_of_a_cluster_connection_may_have_different_clocks() {
+    runtime().block_on(async {
+        let servers = [0, 1].map(|_| RedisServer::valkey().fake_clock().start().unwrap());
+        servers[1].set_clock(TWO_HOURS).unwrap();
+        let connect = async |server: &RedisServer| {
+            server.client().unwrap().get_multiplexed_async_connection().await.unwrap()
+        };
+        let nodes = TwoNodes([connect(&servers[0]).await, connect(&servers[1]).await]);
+        let redis = Redis::from_cluster_connection(nodes).deadline(PATIENCE).build().unwrap();
+        let limiter = redis.limiter(policy("nodes", 10, MINUTE_MS)).build().unwrap();
+        for _ in 0..5 {
+            for key in ["a", "b"] {
+                let decision = limiter.check(key).await;
+                assert!(decision.is_allowed() && !decision.is_degraded(), "{decision:?}");
+            }
+        }
+        let stats = limiter.stats();
+        assert_eq!((stats.clock_steps, stats.small_clock_steps), (0, 0), "{stats:?}");
     });
 }
 

@@ -207,6 +207,12 @@ impl Servers {
         matches!(self.layout, Layout::Cluster(_) | Layout::Given { is_cluster: true, .. })
     }
 
+    /// Returns `true` if it is known which server replied. A cluster connection of the user does not
+    /// show it.
+    pub(crate) fn knows_nodes(&self) -> bool {
+        !matches!(self.layout, Layout::Given { is_cluster: true, .. })
+    }
+
     /// Returns the deadline of a query about the servers that starts now.
     pub(crate) fn query_deadline(&self) -> Instant {
         self.timing.query_deadline()
