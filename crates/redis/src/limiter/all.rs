@@ -348,7 +348,8 @@ impl RedisAsk<'_> {
         let reason = answer.degraded_reason().unwrap_or(DegradedReason::Other);
         let bare = Decision::new(outcome, answer.quotas(), None).into_degraded(reason);
         if let (Some(local), Some(receipt)) = (&self.limiter.inner.local, answer.into_receipt()) {
-            // Nothing of it is reported yet.
+            // If a report has just charged Redis with them, they count there until their window has
+            // passed. This may deny early.
             local.give_back(
                 self.limiter.inner.local_key(self.key, self.tier()),
                 receipt,
