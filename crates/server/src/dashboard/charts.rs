@@ -68,12 +68,17 @@ pub(super) fn requests(history: &History, rates: &Rates, width: u32, zone: Zone)
 pub(super) fn latency(history: &History, width: u32, zone: Zone) -> String {
     let mut chart =
         Chart::new("Time to decide").x(time_axis(history, zone)).y(Axis::new(Unit::Seconds).log());
-    let step = history.times().len().div_ceil(POINTS_MAX).max(1);
+    let width_of_point = history.times().len().div_ceil(POINTS_MAX).max(1);
+    let seconds: Vec<_> = history.times().zip(history.latencies()).collect();
     for (index, (name, _)) in PERCENTILES.into_iter().enumerate() {
-        let points = history.times().zip(history.latencies()).step_by(step).map(|(at, latency)| {
-            let seconds =
-                latency[index].map_or(f64::NAN, |nanos| Duration::from_nanos(nanos).as_secs_f64());
-            (zone.time(millis(at)), seconds)
+        // Aligned to the clock, as above. A point is the maximum, so that no spike is lost.
+        let parts = seconds.chunk_by(|(one, _), (other, _)| {
+            part_of(*one, width_of_point) == part_of(*other, width_of_point)
+        });
+        let points = parts.map(|part| {
+            let most = part.iter().filter_map(|(_, latency)| latency[index]).max();
+            let seconds = most.map_or(f64::NAN, |nanos| Duration::from_nanos(nanos).as_secs_f64());
+            (zone.time(millis(part[0].0)), seconds)
         });
         let color = Color::Series(u8::try_from(index).unwrap_or(0));
         chart = chart.series(Series::line(name, color, points));

@@ -64,9 +64,7 @@ pub(super) fn write(dashboard: &Dashboard, listeners: &[Arc<Connections>], view:
     let config = dashboard.config.as_ref().map(|config| config.state());
     let history = dashboard.history.lock();
     let (mut policies, totals) = policies(dashboard, &plan, &history, config.as_ref());
-    let shown = view.policy.as_ref().map(|wanted| {
-        policies.iter().find(|(_, row)| row["name"] == json!(wanted)).and_then(|(id, _)| id.clone())
-    });
+    let shown = view.policy.as_ref().map(|wanted| row_of(&policies, wanted).cloned());
     let charts = view.charts.map(|[requests, latency]| {
         let rates = match &shown {
             None => Some(history.all()),
@@ -131,6 +129,14 @@ fn policies(
     (rows.collect(), totals)
 }
 
+/// Returns the row of a policy. If its mode has changed, it has one for each, and the one in use is
+/// returned.
+fn row_of<'a>(rows: &'a [(Option<PolicyId>, Value)], policy: &str) -> Option<&'a PolicyId> {
+    let rows = || rows.iter().filter(|(_, row)| row["name"] == policy);
+    let in_use = rows().find(|(_, row)| row["is_active"] == true);
+    in_use.or_else(|| rows().next()).and_then(|(id, _)| id.as_ref())
+}
+
 fn policy_json(
     (name, mode): &PolicyId,
     gate: Option<&Arc<Gate>>,
@@ -173,7 +179,10 @@ fn policy_json(
         row["is_available"] = json!(gate.store().is_available());
         row["secret_keys"] = json!(gate.has_secret_keys());
     }
-    if let Some(candidate) = spec.and_then(|spec| spec.candidate.as_ref()) {
+    // A row of a mode that is no longer in use has no candidate.
+    if gate.is_some()
+        && let Some(candidate) = spec.and_then(|spec| spec.candidate.as_ref())
+    {
         let denied = |would_deny: bool, is_denied: bool| {
             let outcomes = GateOutcome::ALL.into_iter();
             let wanted = outcomes.filter(|outcome| {
@@ -371,4 +380,20 @@ fn config_json(config: &ConfigState, view: &View) -> Value {
 pub(super) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_in_use_is_drawn() {
+        let row = |mode, is_active| {
+            (Some((Arc::from("api"), mode)), json!({"name": "api", "is_active": is_active}))
+        };
+        let rows = [row("shadow", false), row("enforce", true)];
+        assert_eq!(row_of(&rows, "api"), Some(&(Arc::from("api"), "enforce")));
+        assert_eq!(row_of(&rows[..1], "api"), Some(&(Arc::from("api"), "shadow")));
+        assert_eq!(row_of(&rows, "login"), None);
+    }
 }

@@ -59,7 +59,11 @@ function make(name, attributes, ...children) {
 // Updates children in place, so that focus and scroll position stay.
 function rows(parent, items, key, create, update) {
   const known = new Map();
-  for (const child of parent.children) known.set(child.dataset.key, child);
+  for (const child of [...parent.children]) {
+    // If two items have the same key, the second row is made again each time.
+    if (known.has(child.dataset.key)) child.remove();
+    else known.set(child.dataset.key, child);
+  }
   let place = parent.firstElementChild;
   for (const item of items) {
     const name = key(item);

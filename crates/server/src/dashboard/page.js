@@ -1,5 +1,8 @@
 // The dashboard: reads the state once per second and shows it with the functions of elements.js.
 
+// Milliseconds without an event after which the connection is made again.
+const SILENCE_MAX = 5000;
+
 const storage = { token: "slidegate-token", state: "slidegate-state" };
 let token = sessionStorage.getItem(storage.token) || "";
 let state = null;
@@ -128,13 +131,13 @@ function showRollout() {
   for (const policy of state.policies) {
     const { allowed, denied, would_be_denied: would } = policy.requests;
     const all = allowed + denied + would;
-    if (policy.mode === "shadow" || policy.mode === "percentage") {
+    if (policy.is_active && (policy.mode === "shadow" || policy.mode === "percentage")) {
       lines.push({ id: policy.name + policy.mode, name: policy.name, tag: modeTag(policy)[0], text: all === 0 ? "no requests yet" : would === 0 ? `enforcing it for all keys would have denied none of ${count(all)} requests` : `enforcing it for all keys would deny ${count(would)} more of ${count(all)} requests (${percent(would, all)})` });
     }
     if (policy.candidate) {
       const { newly_denied: more, newly_allowed: fewer, quotas } = policy.candidate;
       const limits = quotas.map((quota) => quota.text).join(", ");
-      lines.push({ id: policy.name + " candidate", name: policy.name, tag: "candidate " + limits, text: all === 0 ? "no requests yet" : `would deny ${count(more)} requests that are allowed (${percent(more, all)}) and allow ${count(fewer)} that are denied (${percent(fewer, all)})` });
+      lines.push({ id: policy.name + policy.mode + " candidate", name: policy.name, tag: "candidate " + limits, text: all === 0 ? "no requests yet" : `would deny ${count(more)} requests that are allowed (${percent(more, all)}) and allow ${count(fewer)} that are denied (${percent(fewer, all)})` });
     }
   }
   byId("rollout").hidden = lines.length === 0;
@@ -330,8 +333,11 @@ async function connect() {
 async function read(reader, own) {
   let buffered = "";
   for (;;) {
-    const { value, done } = await reader.read();
-    if (done || stream !== own) return;
+    // An event arrives every second. A network that is gone ends no connection, so silence has to be noticed.
+    const silence = setTimeout(() => reader.cancel(), SILENCE_MAX);
+    const { value, done } = await reader.read().finally(() => clearTimeout(silence));
+    if (stream !== own) return;
+    if (done) throw new Error("the connection ended");
     buffered += value;
     let end = buffered.indexOf("\n\n");
     while (end >= 0) {
@@ -384,9 +390,12 @@ async function showKey(name) {
   try {
     const width = Math.min(680, document.documentElement.clientWidth - 80);
     const key = await send("/dashboard/key", { ...name, width, zone: zone() });
+    // Another key was opened in the meantime: its reset must not be confirmed under this name.
+    if (openKey !== name) return;
     fillKey(key);
     if (!dialog.open) dialog.showModal();
   } catch (error) {
+    if (openKey !== name) return;
     text("key-error", error.message);
     if (!dialog.open && byId("sign-in").hidden) {
       text("key-title", "Key");

@@ -4,6 +4,7 @@ use slidegate::{Cost, Limiter, Policy, Quota};
 use slidegate_gate::{Caller, Gate};
 
 use super::*;
+use crate::dashboard::charts::{self, Zone};
 
 #[test]
 fn percentiles_are_interpolated_within_their_bucket() {
@@ -74,4 +75,20 @@ fn percentiles_and_rates_are_those_of_the_metrics_page() {
     assert!(count("denied") > 0);
     let second = history.all().seconds().last();
     assert_eq!(second, Some(&[count("allowed"), count("denied"), 0]));
+}
+
+#[test]
+fn the_latency_chart_shows_every_spike() {
+    let chart = |start: u64, spike: Option<u64>| {
+        let mut history = History::default();
+        for second in start..start + SECONDS as u64 {
+            let nanos = if spike == Some(second) { 1_000_000_000 } else { 1000 };
+            push(&mut history.at, second * 1000);
+            push(&mut history.latency, PERCENTILES.map(|_| Some(nanos)));
+        }
+        charts::latency(&history, 600, Zone::default())
+    };
+    for start in 1000..1010 {
+        assert_ne!(chart(start, Some(1500)), chart(start, None), "from second {start}");
+    }
 }

@@ -231,3 +231,85 @@ fn a_failed_reload_and_a_store_that_does_not_reply_are_shown() {
     .unwrap();
     is_clean(&browser, "troubles");
 }
+
+// The page stays open for days. A line that is added on each update would slow it down in the end.
+#[test]
+fn a_policy_whose_mode_has_changed_has_one_candidate_line() {
+    let folder = Folder::new("dashboard_mode");
+    let config = |mode: &str| {
+        format!(
+            "slidegate: 1\npolicies: \
+             [{{name: api, quotas: [5/hour], mode: {mode}, candidate: {{quotas: [2/hour]}}}}]\n"
+        )
+    };
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", &config("shadow")));
+    let browser = Browser::start(1280, 1000).unwrap();
+    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    daemon.allowed("api", "alice", 3);
+    shows(&browser, "#policy-rows tr[data-key='api shadow']", "3 in all");
+    folder.write("limits.yaml", &config("enforce"));
+    assert_eq!(daemon.admin("POST", "/-/reload").0, 200);
+    daemon.allowed("api", "alice", 1);
+    shows(&browser, "#policy-rows tr[data-key='api enforce']", "1 in all");
+    // Three more updates of the page.
+    let count =
+        "window.updates = 0; const before = show; show = () => { before(); window.updates += 1; };";
+    browser.run(count, &[]).unwrap();
+    poll("three updates", || {
+        let updates = browser.run("return window.updates", &[])?;
+        Ok(updates.as_u64().filter(|updates| *updates >= 3))
+    })
+    .unwrap();
+    let lines =
+        "return [...document.querySelectorAll('#rollout-rows li')].map((line) => line.innerText)";
+    let lines = browser.run(lines, &[]).unwrap();
+    assert_eq!(lines.as_array().unwrap().len(), 1, "{lines}");
+}
+
+// A network that is gone closes no connection. A stopped process does not either.
+#[test]
+fn a_silent_daemon_is_shown_as_lost() {
+    let folder = Folder::new("dashboard_silence");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
+    let browser = Browser::start(1280, 1000).unwrap();
+    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    shows(&browser, "#status", "live");
+    daemon.signal("STOP");
+    shows(&browser, "#status", "no connection");
+    daemon.signal("CONT");
+    shows(&browser, "#status", "live");
+}
+
+// Reset must not delete another key than the one that the dialog names.
+#[test]
+fn a_late_reply_does_not_replace_the_key_that_was_opened_after_it() {
+    let folder = Folder::new("dashboard_race");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
+    let browser = Browser::start(1280, 1000).unwrap();
+    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    shows(&browser, "#status", "live");
+    let script = "const real = window.fetch;
+        let held = false;
+        window.fetch = async (path, options) => {
+          const reply = await real(path, options);
+          if (path === '/dashboard/key' && !held) {
+            held = true;
+            await new Promise((resolve) => { window.release = resolve; });
+          }
+          return reply;
+        };
+        window.late = showKey({ policy: 'api', key: 'late' });";
+    browser.run(script, &[]).unwrap();
+    poll("the first reply", || {
+        Ok(browser.run("return !!window.release", &[])?.as_bool().filter(|held| *held))
+    })
+    .unwrap();
+    browser.run("showKey({ policy: 'api', key: 'shown' });", &[]).unwrap();
+    shows(&browser, "#key-title", "shown");
+    browser
+        .run_async(
+            "const done = arguments[0]; window.release(); window.late.then(() => done(null));",
+        )
+        .unwrap();
+    assert_eq!(browser.text("#key-title").unwrap(), "shown");
+}
