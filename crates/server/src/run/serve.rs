@@ -70,10 +70,9 @@ pub async fn serve(
     load: impl Fn() -> Result<Loaded, Box<InvalidConfig>> + Send + Sync + 'static,
 ) -> Result<(), ServeError> {
     let settings = &loaded.settings;
-    // Restoring a snapshot takes a while, and the files may change meanwhile.
-    let watched = Watched::of_loaded(&loaded);
     start_log(settings.log);
-    let control = Control::new()?;
+    // Restoring a snapshot takes a while, and the files may change meanwhile.
+    let (control, watched) = (Control::new()?, Watched::of_loaded(&loaded));
     let snapshots = settings.snapshot.as_ref();
     let snapshots = snapshots.map(|settings| Snapshots::new(&settings.path)).transpose()?;
     let spans = settings.tracing.as_ref().map(Spans::start).transpose()?.map(Arc::new);
