@@ -137,7 +137,7 @@ function showRollout() {
     if (policy.candidate) {
       const { newly_denied: more, newly_allowed: fewer, quotas } = policy.candidate;
       const limits = quotas.map((quota) => quota.text).join(", ");
-      lines.push({ id: policy.name + policy.mode + " candidate", name: policy.name, tag: "candidate " + limits, text: all === 0 ? "no requests yet" : `would deny ${count(more)} requests that are allowed (${percent(more, all)}) and allow ${count(fewer)} that are denied (${percent(fewer, all)})` });
+      lines.push({ id: policy.name + policy.mode + " candidate", name: policy.name, tag: "candidate " + limits, text: all === 0 ? "no requests yet" : `of ${count(all)} requests, it would deny ${count(more)} that passed (${percent(more, all)}) and allow ${count(fewer)} that were denied (${percent(fewer, all)})` });
     }
   }
   byId("rollout").hidden = lines.length === 0;

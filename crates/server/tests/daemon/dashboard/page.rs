@@ -26,7 +26,7 @@ fn the_page_shows_the_numbers_of_the_api_and_of_the_metrics_and_updates() {
     shows(&browser, &row("api enforce"), "2 in all");
     shows(&browser, &row("search shadow"), "1 in all");
     shows(&browser, "#rollout-rows", "would deny 1 more of 3 requests");
-    shows(&browser, "#rollout-rows", "would deny 1 requests that are allowed");
+    shows(&browser, "#rollout-rows", "of 3 requests, it would deny 1 that passed");
 
     // The document, the page and `/metrics` read the same counters.
     let state = state(&daemon);
