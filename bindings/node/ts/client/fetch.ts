@@ -28,21 +28,33 @@ export function prepare({ pacer, scope, ...settings }: ClientOptions) {
  *
  * A response that is not retried is returned, also a 429. A request that would wait longer than
  * `deadlineMs` rejects with a `PacingError`.
+ *
+ * A `fetch` other than the built-in one, such as that of the package undici, is called with the arguments
+ * of each request.
  */
 export function paceFetch(options: ClientOptions = {}, fetch: Fetch = globalThis.fetch): Fetch {
   const { pacer, scopeOf } = prepare(options)
+  // Another fetch may have a class of requests of its own.
+  const isBuiltIn = fetch === globalThis.fetch
   return async (input, init) => {
-    const request = new Request(input, init)
-    const { method, signal } = request
-    const ticket = pacer.ticket(scopeOf(new URL(request.url), method))
+    const request = isBuiltIn ? new Request(input, init) : undefined
+    const { url, method, headers, signal } = request ?? parts(input, init)
+    const ticket = pacer.ticket(scopeOf(new URL(url), method))
     // A stream can be read once. Copying it would keep all of it in memory.
-    const isRepeatable = !(isStream(init?.body) || (input instanceof Request && input.body !== null))
-    const repeat = repeatOf(method, request.headers.has('idempotency-key'), isRepeatable)
+    const isRepeatable = !(isStream(init?.body) || (isRequest(input) && input.body !== null))
+    const repeat = repeatOf(method, headers.has('idempotency-key'), isRepeatable)
+    // A clone has no dispatcher, which is an option of Node.
+    const { dispatcher } = (init ?? {}) as { dispatcher?: unknown }
+    const more = (dispatcher === undefined ? undefined : { dispatcher }) as RequestInit | undefined
+    const send = () => {
+      if (request === undefined) return fetch(input, init)
+      return fetch(repeat === 'never' ? request : request.clone(), more)
+    }
     for (;;) {
       await pacer.acquire(ticket, signal)
       let response
       try {
-        response = await fetch(repeat === 'never' ? request : request.clone())
+        response = await send()
       } catch (error) {
         pacer.fail(ticket)
         throw error
@@ -53,6 +65,22 @@ export function paceFetch(options: ClientOptions = {}, fetch: Fetch = globalThis
       await response.body?.cancel()
     }
   }
+}
+
+/** Returns the parts of a request that are needed before it is sent. */
+function parts(input: string | URL | Request, init: RequestInit | undefined) {
+  const request = isRequest(input) ? input : undefined
+  return {
+    url: request?.url ?? new URL(String(input), globalThis.location?.href).href,
+    method: (init?.method ?? request?.method ?? 'GET').toUpperCase(),
+    headers: new Headers(init?.headers ?? request?.headers),
+    signal: init?.signal === undefined ? request?.signal : init.signal,
+  }
+}
+
+/** Returns `true` for requests of any class. */
+function isRequest(input: string | URL | Request): input is Request {
+  return typeof input === 'object' && 'url' in input
 }
 
 function isStream(body: unknown): boolean {
