@@ -71,6 +71,37 @@ test('limiters of one store decide in one step, and errors have codes', async ()
   assert.throws(() => new RedisStore('http://127.0.0.1'), SlidegateError)
 })
 
+test('invalid arguments reject the promise of every method', async () => {
+  const limiter = new RedisLimiter({ name: 'invalid', quotas: '5/minute', redis: redis.url })
+  const tier = 'none'
+  const receipt = { key: 'a', tier: -1, units: 1, tick: 0, epoch: 0 }
+  await limiter.refund(receipt)
+  const calls = {
+    check: () => limiter.check('a', { tier }),
+    peek: () => limiter.peek('a', { tier }),
+    checkAtMost: () => limiter.checkAtMost(3, 1),
+    reserve: () => limiter.reserve('a', 1, tier),
+    refund: () => limiter.refund(receipt),
+    settle: () => limiter.settle(receipt, 1),
+    charge: () => limiter.charge('a', 1, tier),
+    forgive: () => limiter.forgive('a', 1, tier),
+    usage: () => limiter.usage('a', tier),
+    history: () => limiter.history('a', tier),
+    reset: () => limiter.reset(3),
+    block: () => limiter.block(3, 1),
+    unblock: () => limiter.unblock(3),
+    wait: () => limiter.wait('a', { tier, timeoutMs: 1 }),
+    checkAll: () => checkAll([{ limiter, key: 'a', tier }]),
+  }
+  for (const [name, call] of Object.entries(calls)) {
+    let promise
+    assert.doesNotThrow(() => (promise = call()), name)
+    await assert.rejects(promise, { code: 'setting' }, name)
+  }
+  await assert.rejects(limiter.checkAtMost('a', -1), { code: 'cost' })
+  await assert.rejects(limiter.refund(undefined))
+})
+
 test('calls do not block the event loop', async () => {
   // A server that accepts and never replies, so the calls last until their deadline.
   const sockets = []

@@ -45,12 +45,15 @@ abstract class Base<Later extends boolean> {
   readonly name: string
   /** The names of the tiers. */
   readonly tiers: readonly string[]
+  /** Whether results, also errors, are promises. */
+  private readonly isLater: boolean
 
   /** @internal */
   constructor(gate: NativeGate) {
     this.gate = gate
     this.name = gate.name
     this.tiers = Object.freeze(gate.tiers)
+    this.isLater = !gate.isInProcess
   }
 
   /** Returns the quotas of a tier, or those of the policy. */
@@ -65,23 +68,22 @@ abstract class Base<Later extends boolean> {
 
   /** Evaluates a request without taking units. `remaining` is the current number. */
   peek(key: string, options?: CheckOptions): Result<Later, Decision> {
-    const tier = this.tierNumber(options?.tier)
-    return this.decide(key, tier, () => this.gate.peek(key, tier, options?.cost ?? 1))
+    return this.decide(key, options?.tier, (tier) => this.gate.peek(key, tier, options?.cost ?? 1))
   }
 
   /** Takes as many units as fit, at most `cost`. `receipt.units` is their number. */
   checkAtMost(key: string, cost: number): Result<Later, Decision> {
-    return this.decide(key, -1, () => this.gate.checkAtMost(key, cost))
+    return this.decide(key, undefined, () => this.gate.checkAtMost(key, cost))
   }
 
   /** Refunds the units of a receipt. Returns the number that was still counted. */
   refund(receipt: Receipt): Result<Later, number> {
-    return this.run(receipt.key, () => this.gate.refund(receipt.key, receipt.tier, useOnce(receipt)))
+    return this.run(receipt?.key, () => this.gate.refund(receipt.key, receipt.tier, useOnce(receipt)))
   }
 
   /** Corrects a reservation to its actual cost. Returns the total number of units charged. */
   settle(receipt: Receipt, actual: number): Result<Later, number> {
-    return this.run(receipt.key, () => this.gate.settle(receipt.key, receipt.tier, useOnce(receipt), actual))
+    return this.run(receipt?.key, () => this.gate.settle(receipt.key, receipt.tier, useOnce(receipt), actual))
   }
 
   /** Records units without a check, above the limit if necessary. Returns their number. */
@@ -138,14 +140,23 @@ abstract class Base<Later extends boolean> {
     throw new SlidegateError('setting', `policy ${JSON.stringify(this.name)} has no tier ${JSON.stringify(tier)}`)
   }
 
-  private decide(key: string, tier: number, call: () => NowOrLater<Float64Array>): Result<Later, Decision> {
-    return then(this.run(key, call), (numbers) => new Decision(numbers, key, tier)) as Result<Later, Decision>
+  private decide(
+    key: string,
+    name: string | undefined,
+    call: (tier: number) => NowOrLater<Float64Array>,
+  ): Result<Later, Decision> {
+    return this.run(key, () => {
+      const tier = this.tierNumber(name)
+      return then(call(tier), (numbers) => new Decision(numbers, key, tier))
+    })
   }
 
   private run<T>(key: string, call: () => NowOrLater<T>): Result<Later, T> {
-    checkKey(key)
-    const result = guarded(call)
-    return (result instanceof Promise ? result.catch(rethrow) : result) as Result<Later, T>
+    const checked = () => {
+      checkKey(key)
+      return call()
+    }
+    return nowOrLater(this.isLater, checked) as Result<Later, T>
   }
 }
 
@@ -233,9 +244,10 @@ export interface Ask<L extends AnyLimiter = AnyLimiter> extends CheckOptions {
 export function checkAll(asks: Ask<Limiter>[]): Decision[]
 export function checkAll(asks: Ask[]): Decision[] | Promise<Decision[]>
 export function checkAll(asks: Ask[]): Decision[] | Promise<Decision[]> {
-  const { gates, keys, tiers, costs } = columns(asks)
-  const all = guarded(() => native.checkSeveral(gates, keys, tiers, costs))
-  return then(all instanceof Promise ? all.catch(rethrow) : all, (all) => decisions(all, keys, tiers))
+  return nowOrLater(asks.some(({ limiter }) => limiter instanceof RedisLimiter), () => {
+    const { gates, keys, tiers, costs } = columns(asks)
+    return then(native.checkSeveral(gates, keys, tiers, costs), (all) => decisions(all, keys, tiers))
+  })
 }
 
 /** Waits for the units of several limiters, and takes from all or from none. */
@@ -294,6 +306,12 @@ export function decisions(all: Float64Array[], keys: string[], tiers: number[]):
 /** @internal Applies a function to a value, or to that of a promise. */
 export function then<T, U>(value: NowOrLater<T>, apply: (value: T) => U): NowOrLater<U> {
   return value instanceof Promise ? value.then(apply) : apply(value)
+}
+
+/** Calls a native function, and translates its error. If the result is a promise, so is an error. */
+function nowOrLater<T>(isLater: boolean, call: () => NowOrLater<T>): NowOrLater<T> {
+  if (!isLater) return guarded(call)
+  return new Promise<T>((resolve) => resolve(call())).catch(rethrow)
 }
 
 /** Receipts that were refunded or settled. */
