@@ -64,3 +64,12 @@ test('the Fastify plugin accepts the options of register', async () => {
   const other = fastify()
   await assert.rejects(async () => other.register(slidegate, { limiter, keys: 'ip' }), { code: 'setting' })
 })
+
+for (const [name, skip] of Object.entries({ now: () => 1, later: async () => 1 })) {
+  test(`a truthy result of \`skip\` skips the request (${name})`, async () => {
+    const counting = new Limiter({ name: 'api', quotas: '1/minute' })
+    const limit = http({ limiter: counting, key: () => 'k', skip })
+    assert.equal(await limit({ headers: {}, socket: {} }, {}), true)
+    assert.deepEqual(counting.usage('k'), [0])
+  })
+}

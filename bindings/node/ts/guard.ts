@@ -49,7 +49,7 @@ export interface HttpOptions {
 export interface GuardOptions<Req> extends Partial<Limit<Req>> {
   /** Several limits, all or nothing, instead of one. */
   limits?: Limit<Req>[]
-  /** Requests for which it returns `true` are allowed without being counted. */
+  /** Requests for which it returns a truthy value are allowed without being counted. */
   skip?: (request: Req) => Maybe<boolean>
   /**
    * The responses that count: `failed` are those with a status of 400 or above. The units of others
@@ -138,7 +138,7 @@ export class Guard<Req> {
     if (skipped instanceof Promise) {
       return skipped.then((skipped) => (skipped ? null : this.checkRules(request)))
     }
-    return skipped === true ? null : this.checkRules(request)
+    return skipped ? null : this.checkRules(request)
   }
 
   /** Passes an error to `onError`. */
