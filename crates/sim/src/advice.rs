@@ -245,6 +245,9 @@ impl Trial {
     }
 
     fn play(&mut self, batch: &[Timed<KeyedCost>]) {
+        for Timed { at_ms, item } in batch {
+            self.keys.replay(item.slot, *at_ms);
+        }
         let slots = self.keys.capacity();
         for (place, (quotas, keys)) in self.quotas.iter().zip(&mut self.states).enumerate() {
             keys.resize_with(slots.max(keys.len()), ExactKey::default);

@@ -59,7 +59,7 @@ impl Source {
                 requests.clear();
                 requests.extend(traffic.take(count).map(|(at_ms, number)| {
                     let name = || format!("client-{number}").into_boxed_str();
-                    let slot = keys.intern_number(number, at_ms, name);
+                    let slot = keys.intern_number(number, name);
                     Timed { at_ms, item: KeyedCost { slot, cost: Cost::ONE } }
                 }));
             }
@@ -102,5 +102,5 @@ fn extract(
     if !template.write(record, key) {
         return Extracted::WithoutKey;
     }
-    Extracted::Request(KeyedCost { slot: keys.intern(key, record.at_ms), cost })
+    Extracted::Request(KeyedCost { slot: keys.intern(key), cost })
 }

@@ -297,3 +297,41 @@ fn the_page_shows_the_numbers_of_the_json_and_refers_to_nothing_outside() {
     assert!(html.contains("203.0.113.9"));
     assert!(!html.contains("src=") && !html.contains("<script") && !html.contains("<link"));
 }
+
+#[test]
+fn late_requests_count_at_the_time_of_their_replay() {
+    // Five clients with 100 requests per minute each. The second half of the log is of five others, a day before.
+    let line = |number: u32| {
+        let (day, client) = (2 - number / 10_000, number / 10_000 * 5 + number % 5);
+        let number = number % 10_000;
+        let second = number * 3 / 25;
+        let (minute, second) = (second / 60, second % 60);
+        let text =
+            format!("203.0.113.{client} - - [0{day}/Jan/2026:10:{minute:02}:{second:02} +0000]");
+        text + " \"GET / HTTP/1.1\" 200 5\n"
+    };
+    let file = folder("late").join("access.log");
+    std::fs::write(&file, (0..20_000).map(line).collect::<String>()).unwrap();
+    let report = json(&[
+        file.to_str().unwrap(),
+        "--quota",
+        "10/minute",
+        "--algorithm",
+        "log",
+        "--advise",
+        "requests=50%",
+        "--json",
+    ]);
+    assert_eq!((&report["late"], &report["keys"]), (&10_000.into(), &10.into()), "{report:#}");
+    let exact = &report["algorithms"][0];
+    for field in
+        ["wrongly_allowed", "wrongly_denied", "allowed_unlike_exact", "denied_unlike_exact"]
+    {
+        assert_eq!(exact[field], 0, "{field}: {exact}");
+    }
+    assert_eq!(exact["mean_rate_error"], 0.0);
+    // The advice comes from a replay of its own.
+    let limit = report["advice"][0]["quota"].as_str().unwrap();
+    let advised = json(&[file.to_str().unwrap(), "--quota", limit, "--algorithm", "log", "--json"]);
+    assert_eq!(advised["algorithms"][0]["denied"], report["advice"][0]["denied"], "{report:#}");
+}

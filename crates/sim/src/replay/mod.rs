@@ -178,7 +178,7 @@ impl Replay {
             let mut batch = core::mem::take(&mut self.batch);
             batch.clear();
             for Timed { at_ms, item } in part {
-                let slot = self.keys.get_mut(item.slot);
+                let slot = self.keys.replay(item.slot, *at_ms);
                 slot.requests += 1;
                 let fingerprint = slot.fingerprint;
                 let KeyedCost { slot, cost } = *item;

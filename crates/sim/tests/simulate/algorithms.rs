@@ -20,7 +20,7 @@ fn replay(quotas: &[Quota], requests: &[Request]) -> Outcome {
     for part in requests.chunks(100) {
         let mut batch = Vec::new();
         for (at_ms, key, cost) in part {
-            let slot = replay.keys().intern(&format!("key-{key}"), *at_ms);
+            let slot = replay.keys().intern(&format!("key-{key}"));
             let cost = Cost::new(*cost).unwrap();
             batch.push(Timed { at_ms: *at_ms, item: KeyedCost { slot, cost } });
         }
