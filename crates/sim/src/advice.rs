@@ -128,7 +128,7 @@ pub fn advise(
             Goal::Requests(share) => {
                 let allowed = |denied: u64| crate::number::share(denied, peaks.requests) <= *share;
                 // No key has more units in a window, so this limit denies nothing.
-                let (mut low, mut high) = (0, peaks.greatest().max(1));
+                let (mut low, mut high) = (0, peaks.greatest.max(1));
                 while high - low > 1 {
                     let limits = between(low, high);
                     let trial = pass(&limits)?;
@@ -178,8 +178,12 @@ fn between(low: u64, high: u64) -> Vec<u64> {
 /// The smallest limit of at least 1 that denies at most a share of the keys.
 fn smallest_for_keys(peaks: &Trial, share: f64) -> u64 {
     let allowed = to_float(peaks.peaks.keys()) * share;
+    let (mut low, mut high) = (0, peaks.greatest.max(1));
+    // The sample can miss the few keys that a limit may not deny here.
+    if allowed < 1.0 {
+        return high;
+    }
     let is_enough = |limit: u64| to_float(peaks.keys_over(limit)) <= allowed;
-    let (mut low, mut high) = (0, peaks.greatest().max(1));
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         if is_enough(middle) {
@@ -199,8 +203,10 @@ struct Trial {
     quotas: Vec<[TickQuota; 1]>,
     /// The exact state of each quota, per key.
     states: Vec<Vec<ExactKey>>,
-    /// The most units of each key in a window.
+    /// The most units of each key in a window, beyond a million keys of a sample.
     peaks: KeySample,
+    /// The most units of any key in a window.
+    greatest: u64,
     requests: u64,
     /// Denied requests per limit.
     denied: Vec<u64>,
@@ -219,6 +225,7 @@ impl Trial {
             states: quotas.iter().map(|_| Vec::new()).collect(),
             quotas,
             peaks: KeySample::default(),
+            greatest: 0,
             requests: 0,
             denied: vec![0; limits.len()],
             window,
@@ -262,6 +269,7 @@ impl Trial {
                 }
                 if is_unlimited {
                     let fingerprint = self.keys.get_mut(item.slot).fingerprint;
+                    self.greatest = self.greatest.max(key.units());
                     self.peaks.merge(fingerprint, |peak| *peak = key.units().max(*peak));
                 }
             }
@@ -272,11 +280,6 @@ impl Trial {
     /// The number of keys that have more units than `limit` in some window.
     fn keys_over(&self, limit: u64) -> u64 {
         self.peaks.count(|peak| peak > limit)
-    }
-
-    /// The most units of any key in a window.
-    fn greatest(&self) -> u64 {
-        self.peaks.greatest()
     }
 }
 
@@ -292,6 +295,19 @@ mod tests {
         for text in ["requests", "users=1%", "keys=x", "keys=101%", "requests=-1", "keys=NaN"] {
             assert!(text.parse::<Goal>().unwrap_err().contains("requests=0.1%"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_busy_key_among_millions_is_not_missed() {
+        use crate::traffic::TrafficSpec;
+        let quota = Quota::per_second(10);
+        let spec = TrafficSpec::parse("brute-force:requests=1500000,keys=99000000", quota).unwrap();
+        // Without the busy key, whose hash is random, a limit of 1 would be enough.
+        let mut trial = Trial::new(&[], tick_quota(&quota).window);
+        trial.run(Source::traffic(spec.start(quota)), &mut |_| {});
+        assert!(!trial.peaks.is_exact());
+        assert!(trial.greatest > 1000, "{}", trial.greatest);
+        assert_eq!(smallest_for_keys(&trial, 0.0), trial.greatest);
     }
 
     #[test]

@@ -48,11 +48,6 @@ impl KeySample {
         (count as u64) << self.zero_bits
     }
 
-    /// Returns the greatest number of a key.
-    pub(crate) fn greatest(&self) -> u64 {
-        self.numbers.values().copied().max().unwrap_or(0)
-    }
-
     /// Returns the number of keys that a limiter denied at least once.
     pub(super) fn denied(&self, limiter: usize) -> u64 {
         self.count(|limiters| limiters & (1 << limiter) != 0)
