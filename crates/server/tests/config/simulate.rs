@@ -335,3 +335,25 @@ fn late_requests_count_at_the_time_of_their_replay() {
     let advised = json(&[file.to_str().unwrap(), "--quota", limit, "--algorithm", "log", "--json"]);
     assert_eq!(advised["algorithms"][0]["denied"], report["advice"][0]["denied"], "{report:#}");
 }
+
+#[test]
+fn clients_of_envoy_are_addresses_without_the_port_of_their_connection() {
+    let line = |client: &str| {
+        format!(
+            "{{\"start_time\":\"2026-01-31T22:59:59.000Z\",\"downstream_remote_address\":\"{client}\",\"method\":\"GET\",\"path\":\"/\"}}\n"
+        )
+    };
+    let folder = folder("envoy");
+    let (log, config) = (folder.join("envoy.json"), folder.join("slidegate.yaml"));
+    let clients = ["203.0.113.9:50312", "203.0.113.9:50313", "[2001:db8::1]:443", "2001:db8::1"];
+    std::fs::write(&log, clients.map(line).concat()).unwrap();
+    let rules = "slidegate: 1\npolicies: [{name: api, quotas: [1/minute]}]\n\
+                 rules: [{name: all, key: [address], policy: api}]\n";
+    std::fs::write(&config, rules).unwrap();
+    let log = log.to_str().unwrap();
+    let report = json(&[log, "--quota", "1/minute", "--algorithm", "log", "--json"]);
+    assert_eq!((&report["keys"], &report["algorithms"][0]["denied"]), (&2.into(), &2.into()));
+    let report = json(&[log, "--config", config.to_str().unwrap(), "--json"]);
+    assert_eq!((&report["requests"], &report["without_key"]), (&4.into(), &0.into()), "{report:#}");
+    assert_eq!(report["configs"][0]["denied"], 2, "{report:#}");
+}

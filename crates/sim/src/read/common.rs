@@ -22,7 +22,7 @@ pub(crate) fn parse(line: &str) -> Result<Record<'_>, &'static str> {
     let status = status.parse().map_err(|_| "the status is not a number")?;
 
     let mut record = Record::at(at_ms);
-    record.client = present(Cow::Borrowed(client));
+    record.set_client(present(Cow::Borrowed(client)));
     // The name before is that of the identity protocol, which has no spaces.
     let user = names.trim_end().split_once(' ').map_or("", |(_, user)| user);
     record.user = present(Cow::Borrowed(user));

@@ -72,7 +72,7 @@ impl Columns {
             None => parse_time(time),
         };
         let mut record = Record::at(at_ms.ok_or("the time cannot be read")?);
-        record.client = find(self.client);
+        record.set_client(find(self.client));
         record.user = find(self.user);
         if !find(self.request).is_some_and(|line| record.set_request_line(line)) {
             record.method = find(self.method);

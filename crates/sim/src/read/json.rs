@@ -29,7 +29,7 @@ pub(crate) fn parse(
         None => parse_time(&time),
     };
     let mut record = Record::at(at_ms.ok_or("the time cannot be read")?);
-    record.client = find(Meaning::Client);
+    record.set_client(find(Meaning::Client));
     record.user = find(Meaning::User);
     if !find(Meaning::Request).is_some_and(|line| record.set_request_line(line)) {
         record.method = find(Meaning::Method);

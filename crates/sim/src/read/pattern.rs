@@ -50,7 +50,7 @@ impl LinePattern {
             None => parse_time(&time),
         };
         let mut record = Record::at(at_ms.ok_or("the time cannot be read")?);
-        record.client = find("client");
+        record.set_client(find("client"));
         record.user = find("user");
         record.method = find("method");
         record.target = find("path");

@@ -1,5 +1,6 @@
 //! One request as a log describes it.
 
+use core::net::SocketAddr;
 use std::borrow::Cow;
 
 use regex::Captures;
@@ -55,6 +56,14 @@ impl<'a> Record<'a> {
             cost: 1,
             extra: Extra::None,
         }
+    }
+
+    /// Sets the client. The port of an address is left out: it differs for every connection (Envoy, AWS).
+    pub(crate) fn set_client(&mut self, client: Option<Cow<'a, str>>) {
+        self.client = client.map(|client| match client.parse::<SocketAddr>() {
+            Ok(address) => address.ip().to_string().into(),
+            Err(_) => client,
+        });
     }
 
     /// Sets method and path from a request line, `GET /path HTTP/1.1`. Returns `false` if it is not one.
