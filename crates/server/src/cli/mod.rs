@@ -13,7 +13,7 @@ mod top;
 use core::fmt::Display;
 use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -155,6 +155,24 @@ fn ended(result: Result<(), impl Display>) -> u8 {
 fn failed(error: &dyn Display, code: u8) -> u8 {
     let _ = writeln!(io::stderr(), "slidegate: {error}");
     code
+}
+
+/// Returns an error if a file cannot be written, before the work whose result goes there. The file is not changed.
+fn check_writable(path: &Path) -> Result<(), String> {
+    // A pipe would see a writer that comes and goes.
+    if path.metadata().is_ok_and(|file| !file.is_file() && !file.is_dir()) {
+        return Ok(());
+    }
+    let is_new = path.symlink_metadata().is_err();
+    std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    if is_new {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
 }
 
 /// Reads the configuration. Errors are written to standard error.

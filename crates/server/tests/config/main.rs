@@ -14,6 +14,7 @@ mod files;
 mod hostile;
 mod layers;
 mod native;
+mod output;
 mod reference;
 mod simulate;
 mod sliding;

@@ -19,6 +19,9 @@ pub(super) fn run(arguments: &BenchArguments) -> u8 {
         Ok(ready) => ready,
         Err(message) => return super::failed(&message, exit::USAGE),
     };
+    if let Some(Err(message)) = arguments.html.as_deref().map(super::check_writable) {
+        return super::failed(&message, exit::FAILED);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -48,7 +51,7 @@ pub(super) fn run(arguments: &BenchArguments) -> u8 {
 
 fn print(arguments: &BenchArguments, report: &Report) -> u8 {
     let mut out = io::stdout().lock();
-    let mut written = if arguments.json {
+    let written = if arguments.json {
         serde_json::to_writer_pretty(&mut out, report)
             .map_err(io::Error::from)
             .and_then(|()| writeln!(out))
@@ -58,10 +61,10 @@ fn print(arguments: &BenchArguments, report: &Report) -> u8 {
     if let Some(path) = &arguments.html {
         let command: Vec<String> = std::env::args().skip(1).collect();
         let page = report.to_html(&format!("slidegate {}", command.join(" ")));
-        let saved = std::fs::write(path, page).map_err(|error| {
-            io::Error::other(format!("cannot write the report to {}: {error}", path.display()))
-        });
-        written = written.and(saved);
+        if let Err(error) = std::fs::write(path, page) {
+            let error = format!("cannot write {}: {error}", path.display());
+            return super::failed(&error, exit::FAILED);
+        }
     }
     let is_well = !report.has_wrong_decisions() && report.failed == 0;
     super::config::written(written, if is_well { exit::OK } else { exit::FAILED })

@@ -44,6 +44,8 @@ pub(super) fn written(result: Result<(), io::Error>, code: u8) -> u8 {
         Ok(()) => code,
         // The reader has stopped, as in `config schema | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => code,
-        Err(_) => exit::FAILED,
+        Err(error) => {
+            super::failed(&format!("cannot write to standard output: {error}"), exit::FAILED)
+        }
     }
 }

@@ -47,6 +47,9 @@ pub(super) fn run(arguments: &SimulateArguments) -> u8 {
 }
 
 fn simulate(arguments: &SimulateArguments) -> Result<u8, Failure> {
+    for path in [&arguments.html, &arguments.svg].into_iter().flatten() {
+        super::check_writable(path).map_err(Failure::failed)?;
+    }
     if arguments.config.is_empty() {
         return compare_algorithms(arguments);
     }
