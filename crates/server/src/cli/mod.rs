@@ -61,11 +61,12 @@ impl Arguments {
             Command::Bench(arguments) => bench::run(&arguments),
             Command::Top(arguments) => top::run(&arguments),
             Command::Completions { shell } => {
-                let mut command = Self::command();
-                clap_complete::generate(shell, &mut command, "slidegate", &mut io::stdout());
-                exit::OK
+                // Writing to standard output directly panics if the reader has stopped.
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Self::command(), "slidegate", &mut script);
+                print(&script)
             }
-            Command::Man { folder } => ended(man(folder.as_deref())),
+            Command::Man { folder } => man(folder.as_deref()),
         }
     }
 }
@@ -107,15 +108,23 @@ impl ConfigCommand {
 }
 
 /// Writes one page to standard output, or a page for every command into a directory.
-fn man(folder: Option<&std::path::Path>) -> io::Result<()> {
+fn man(folder: Option<&Path>) -> u8 {
     let command = Arguments::command();
-    match folder {
-        None => clap_mangen::Man::new(command).render(&mut io::stdout()),
-        Some(folder) => {
-            std::fs::create_dir_all(folder)?;
-            clap_mangen::generate_to(command, folder)
-        }
-    }
+    let Some(folder) = folder else {
+        let mut page = Vec::new();
+        let rendered = clap_mangen::Man::new(command).render(&mut page);
+        return rendered.map_or_else(|error| failed(&error, exit::FAILED), |()| print(&page));
+    };
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(command, folder))
+        .map_err(|error| format!("cannot write {}: {error}", folder.display()));
+    written.map_or_else(|error| failed(&error, exit::FAILED), |()| exit::OK)
+}
+
+/// Writes to standard output. Returns the exit code.
+fn print(text: &[u8]) -> u8 {
+    let mut out = io::stdout().lock();
+    config::written(out.write_all(text).and_then(|()| out.flush()), exit::OK)
 }
 
 /// The time for threads that still run after the shutdown, long enough for the audit log to be written.
@@ -127,7 +136,7 @@ fn serve(arguments: &ServeArguments) -> Result<u8, u8> {
     let loaded = load(&request)?;
     if arguments.print_config {
         let print = if arguments.json { print_config_json } else { print_config };
-        return Ok(ended(print(&loaded, &mut io::stdout().lock())));
+        return Ok(config::written(print(&loaded, &mut io::stdout().lock()), exit::OK));
     }
     let findings = config::start_findings(&crate::run::preflight(&loaded.settings));
     if !findings.is_empty() {
@@ -145,10 +154,6 @@ fn serve(arguments: &ServeArguments) -> Result<u8, u8> {
         Err(error) if error.is_configuration => Err(failed(&error, exit::CONFIG)),
         Err(error) => Err(failed(&error, exit::FAILED)),
     }
-}
-
-fn ended(result: Result<(), impl Display>) -> u8 {
-    result.map_or_else(|error| failed(&error, exit::FAILED), |()| exit::OK)
 }
 
 /// Reports an error to standard error. Returns `code`.

@@ -44,15 +44,20 @@ pub(super) fn sweep(arguments: &SweepArguments) -> u8 {
             }
         }
         for store in &stores {
-            if let Err(error) = sweep_store(store, arguments).await {
-                return failed(&format!("store {:?}: {error}", store.name), exit::UNAVAILABLE);
+            match sweep_store(store, arguments).await {
+                Ok(exit::OK) => {}
+                Ok(code) => return code,
+                Err(error) => {
+                    return failed(&format!("store {:?}: {error}", store.name), exit::UNAVAILABLE);
+                }
             }
         }
         exit::OK
     })
 }
 
-async fn sweep_store(store: &RedisStore, arguments: &SweepArguments) -> Result<(), String> {
+/// Sweeps a store and prints the report. Returns the exit code, or the error of the store.
+async fn sweep_store(store: &RedisStore, arguments: &SweepArguments) -> Result<u8, String> {
     let options =
         SweepOptions::default().remove(arguments.remove).keys_per_second(arguments.keys_per_second);
     let show = io::stderr().is_terminal();
@@ -76,7 +81,7 @@ async fn sweep_store(store: &RedisStore, arguments: &SweepArguments) -> Result<(
     } else {
         write_text(&mut out, store, &report, arguments.remove)
     };
-    written.map_err(|error| error.to_string())
+    Ok(super::config::written(written, exit::OK))
 }
 
 fn write_json(out: &mut impl Write, store: &RedisStore, report: &SweepReport) -> io::Result<()> {

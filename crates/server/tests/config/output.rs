@@ -14,14 +14,38 @@ fn run(arguments: &[&str], stdout: impl Into<Stdio>) -> (Output, String) {
 
 const SIMULATE: &[&str] = &["simulate", "--traffic", "steady:requests=10", "--quota", "5/s"];
 
+#[test]
+fn a_reader_that_stops_early_is_not_an_error() {
+    for arguments in [
+        SIMULATE,
+        &["completions", "bash"],
+        &["man"],
+        &["serve", "--print-config"],
+        &["serve", "--print-config", "--json"],
+        &["config", "schema"],
+        &["plan", "--keys", "1000", "--rate", "10/minute"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (output, said) = run(arguments, writer);
+        assert_eq!((output.status.code(), said.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_cannot_be_written_is_an_error_with_the_reason() {
     let mut json = SIMULATE.to_vec();
     json.push("--json");
-    for arguments in
-        [&json, SIMULATE, &["config", "schema"], &["plan", "--keys", "1000", "--rate", "10/minute"]]
-    {
+    for arguments in [
+        &json,
+        SIMULATE,
+        &["completions", "bash"],
+        &["man"],
+        &["serve", "--print-config"],
+        &["config", "schema"],
+        &["plan", "--keys", "1000", "--rate", "10/minute"],
+    ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let (output, said) = run(arguments, full);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");

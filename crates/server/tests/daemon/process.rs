@@ -62,6 +62,13 @@ pub(crate) fn output(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
+/// The same, with a reader of standard output that has stopped, as in `slidegate ... | true`.
+pub(crate) fn output_without_reader(arguments: &[&str]) -> Output {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    command(arguments).stdout(writer).output().unwrap()
+}
+
 const FREE: [&str; 8] = [
     "--listen-http",
     "127.0.0.1:0",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use slidegate_testkit::server::{RedisServer, poll};
 
-use crate::process::{Daemon, Folder, output};
+use crate::process::{Daemon, Folder, output, output_without_reader};
 
 /// A configuration with these policies in Redis, all of an hour.
 fn config(folder: &Folder, redis: &RedisServer, policies: &[&str], more: &str) -> String {
@@ -58,6 +58,9 @@ fn a_sweep_finds_keys_of_policies_that_are_gone() {
     });
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), report);
     assert_eq!(keys(&redis), 55);
+
+    let unread = output_without_reader(&["redis", "sweep", "--config", &after]);
+    assert!(unread.status.success() && unread.stderr.is_empty(), "{unread:?}");
 
     let (code, out, errors) = swept(&["--config", &after]);
     let text = "shared: 55 keys, 25 of policies that are not configured\n  old: 15\n  older: 10\n  1 \

@@ -13,6 +13,7 @@ use ratatui::DefaultTerminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::{Terminal, TerminalOptions, Viewport};
+use serde_json::Value;
 
 use self::app::{App, Next};
 use self::source::Source;
@@ -54,7 +55,7 @@ pub(super) fn run(arguments: &TopArguments) -> u8 {
         watch(arguments)
     };
     match result {
-        Ok(()) => exit::OK,
+        Ok(code) => code,
         Err(error) => {
             let address = &arguments.address;
             let mut err = io::stderr().lock();
@@ -69,8 +70,10 @@ pub(super) fn run(arguments: &TopArguments) -> u8 {
     }
 }
 
+/// Returns the exit code, or the error of reading the state.
+///
 /// Keys are counted only while a client reads the state, so it is read twice.
-fn print_once(arguments: &TopArguments) -> io::Result<()> {
+fn print_once(arguments: &TopArguments) -> io::Result<u8> {
     let token = arguments.token()?;
     source::read_state(&arguments.address, token.as_deref())?;
     let mut attempts_left = 10;
@@ -83,6 +86,10 @@ fn print_once(arguments: &TopArguments) -> io::Result<()> {
             break state;
         }
     };
+    Ok(super::config::written(write_state(arguments, state), exit::OK))
+}
+
+fn write_state(arguments: &TopArguments, state: Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if arguments.json {
         return writeln!(out, "{state}");
@@ -103,7 +110,8 @@ fn print_once(arguments: &TopArguments) -> io::Result<()> {
     Ok(())
 }
 
-fn watch(arguments: &TopArguments) -> io::Result<()> {
+/// Returns the exit code, or the error of reading the first state.
+fn watch(arguments: &TopArguments) -> io::Result<u8> {
     let token = arguments.token()?;
     // Errors before the first state are reported on the ordinary screen.
     let first = source::read_state(&arguments.address, token.as_deref())?;
@@ -113,7 +121,8 @@ fn watch(arguments: &TopArguments) -> io::Result<()> {
     let mut terminal = ratatui::init();
     let result = interact(&mut terminal, &mut app, &source);
     ratatui::restore();
-    result
+    let failed = |error: io::Error| super::failed(&format!("terminal: {error}"), exit::FAILED);
+    Ok(result.map_or_else(failed, |()| exit::OK))
 }
 
 fn interact(terminal: &mut DefaultTerminal, app: &mut App, source: &Source) -> io::Result<()> {

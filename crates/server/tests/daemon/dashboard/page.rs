@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use slidegate_testkit::server::{Browser, RedisServer, poll};
 
 use super::{POLICIES, becomes_hot, is_clean, page, policy, shows, state};
-use crate::process::{Daemon, Folder, exchange, output, post};
+use crate::process::{Daemon, Folder, exchange, output, output_without_reader, post};
 
 #[test]
 fn the_page_shows_the_numbers_of_the_api_and_of_the_metrics_and_updates() {
@@ -82,6 +82,10 @@ fn top_prints_the_same_numbers() {
         "{text}"
     );
     assert!(!top(&["--once", "--filter", "search"]).contains("alice"));
+    for form in ["--once", "--json"] {
+        let unread = output_without_reader(&["top", "--address", &address, form]);
+        assert!(unread.status.success() && unread.stderr.is_empty(), "{unread:?}");
+    }
     let nowhere = output(&["top", "--address", "127.0.0.1:1", "--once"]);
     assert_eq!(nowhere.status.code(), Some(69), "{nowhere:?}");
 }
