@@ -65,7 +65,7 @@ pub struct Report {
     pub failed: u64,
     /// The same by kind, with the first of each.
     pub failures: BTreeMap<String, FailureCount>,
-    /// Requests that were due and could not be sent before the end.
+    /// Requests that were due and could not be sent before the end. The latencies leave them out.
     pub unsent: u64,
     /// Seconds from when a request was due to its answer.
     pub latency: Latencies,

@@ -47,7 +47,7 @@ impl Report {
         if self.unsent > 0 {
             writeln!(
                 out,
-                "          {} were due and not sent: the target is too slow",
+                "          {} were due and not sent, and are not in the times below: the target is too slow",
                 grouped(self.unsent)
             )?;
         }

@@ -106,7 +106,8 @@ Examples:
   slidegate bench 'http://127.0.0.1:3000/api?user={key}' --quota 5/second --rate 100 --html report.html
   slidegate bench http://127.0.0.1:3000/ --header 'x-api-key: {key}' --distribution hot --json
 
-Ctrl-C ends the run and prints what was measured so far. The exit code is 1 if a decision was wrong or missing.
+Ctrl-C ends the run and prints what was measured so far. The exit code is 1 if a decision was wrong or missing, or
+a request was due and not sent.
 ";
 
 pub(super) const EXIT_CODES: &str = "\

@@ -189,6 +189,17 @@ fn requests_that_were_due_during_a_stall_are_measured_from_when_they_were_due() 
 }
 
 #[test]
+fn requests_that_were_due_and_not_sent_fail_the_run() {
+    let target = format!("http://{}/", server(OK, Duration::ZERO));
+    // One connection would need a microsecond per request.
+    let load = ["--rate", "1000000", "--connections", "1", "--for", "1s", "--deadline", "1s"];
+    let output = output(&[&["bench", "--json", target.as_str()], &load[..]].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["unsent"].as_u64().unwrap() > 0, "{report:#}");
+    assert_eq!(output.status.code(), Some(1), "{report:#}");
+}
+
+#[test]
 fn what_cannot_be_measured_is_reported_with_the_reason() {
     let folder = Folder::new("bench-refused");
     let daemon = daemon(&folder);

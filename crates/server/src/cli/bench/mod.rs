@@ -66,7 +66,7 @@ fn print(arguments: &BenchArguments, report: &Report) -> u8 {
             return super::failed(&error, exit::FAILED);
         }
     }
-    let is_well = !report.has_wrong_decisions() && report.failed == 0;
+    let is_well = !report.has_wrong_decisions() && report.failed + report.unsent == 0;
     super::config::written(written, if is_well { exit::OK } else { exit::FAILED })
 }
 
