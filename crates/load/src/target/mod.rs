@@ -95,9 +95,10 @@ impl Target {
         deadline: Duration,
     ) -> Result<Self, slidegate::Error> {
         let limiter = Arc::new(redis_scripts::limiter(url, policy, deadline)?);
-        // Reports must not contain the password.
+        // Reports must not contain the password, which can also be an option after `?`.
         let address = url.split_once("://").map_or(url, |(_, rest)| rest);
         let address = address.rsplit_once('@').map_or(address, |(_, rest)| rest);
+        let address = address.split('?').next().unwrap_or(address);
         Ok(Self::Redis { address: address.to_owned(), limiter })
     }
 

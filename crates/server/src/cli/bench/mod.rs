@@ -59,8 +59,7 @@ fn print(arguments: &BenchArguments, report: &Report) -> u8 {
         report.write_table(&mut out)
     };
     if let Some(path) = &arguments.html {
-        let command: Vec<String> = std::env::args().skip(1).collect();
-        let page = report.to_html(&format!("slidegate {}", command.join(" ")));
+        let page = report.to_html(&without_secrets(std::env::args().skip(1)));
         if let Err(error) = std::fs::write(path, page) {
             let error = format!("cannot write {}: {error}", path.display());
             return super::failed(&error, exit::FAILED);
@@ -68,6 +67,38 @@ fn print(arguments: &BenchArguments, report: &Report) -> u8 {
     }
     let is_well = !report.has_wrong_decisions() && report.failed + report.unsent == 0;
     super::config::written(written, if is_well { exit::OK } else { exit::FAILED })
+}
+
+/// The command line for the report, without the values of header fields and without user, password and options of Redis
+/// URLs.
+fn without_secrets(words: impl Iterator<Item = String>) -> String {
+    let field = |field: &str| match field.split_once(':') {
+        Some((_, value)) if value.trim() == "{key}" => field.to_owned(),
+        Some((name, _)) => format!("{name}: ***"),
+        None => "***".to_owned(),
+    };
+    let url = |word: &str| match word.split_once("://") {
+        Some((scheme @ ("redis" | "rediss" | "unix"), rest)) => {
+            let (secret, rest) =
+                rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
+            let (address, options) =
+                rest.split_once('?').map_or((rest, ""), |(path, _)| (path, "?***"));
+            format!("{scheme}://{secret}{address}{options}")
+        }
+        _ => word.to_owned(),
+    };
+    let mut shown = "slidegate".to_owned();
+    let mut is_header = false;
+    for word in words {
+        let word = match word.strip_prefix("--header=") {
+            Some(value) => format!("--header={}", field(value)),
+            None if is_header => field(&word),
+            None => url(&word),
+        };
+        is_header = word == "--header";
+        shown = shown + " " + &word;
+    }
+    shown
 }
 
 fn plan(arguments: &BenchArguments) -> Result<Plan, String> {
@@ -159,4 +190,28 @@ fn show(bar: Option<&ProgressBar>, progress: &Progress) {
         elapsed.as_secs_f64()
     ));
     bar.tick();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_the_command_line_are_not_in_the_report() {
+        let shown = |line: &str| without_secrets(line.split('|').map(str::to_owned));
+        assert_eq!(
+            shown(
+                "bench|http://host/?user={key}|--header|authorization: Bearer s3cret|--header=x-key: {key}"
+            ),
+            "slidegate bench http://host/?user={key} --header authorization: *** --header=x-key: {key}"
+        );
+        assert_eq!(
+            shown("bench|--header=cookie: s3cret|--header|s3cret|redis://user:s3@cret@host:6379/1"),
+            "slidegate bench --header=cookie: *** --header *** redis://***@host:6379/1"
+        );
+        assert_eq!(
+            shown("bench|unix:///run/redis.sock?pass=s3cret|--quota|5/s"),
+            "slidegate bench unix:///run/redis.sock?*** --quota 5/s"
+        );
+    }
 }
