@@ -357,3 +357,12 @@ fn clients_of_envoy_are_addresses_without_the_port_of_their_connection() {
     assert_eq!((&report["requests"], &report["without_key"]), (&4.into(), &0.into()), "{report:#}");
     assert_eq!(report["configs"][0]["denied"], 2, "{report:#}");
 }
+
+#[test]
+fn a_named_column_of_times_makes_a_log_recognizable_as_csv() {
+    let file = folder("csv").join("requests.csv");
+    std::fs::write(&file, "when,client\n1769900399,alice\n1769900400,bob\n").unwrap();
+    let report =
+        json(&[file.to_str().unwrap(), "--quota", "1/s", "--field", "time=when", "--json"]);
+    assert_eq!((&report["requests"], &report["unreadable"]), (&2.into(), &0.into()), "{report:#}");
+}

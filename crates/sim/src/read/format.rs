@@ -34,8 +34,8 @@ impl LogFormat {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
     }
 
-    /// Recognizes the format from the beginning of a file.
-    pub(crate) fn detect(start: &[u8]) -> Self {
+    /// Recognizes the format from the beginning of a file. `fields` are the columns that CSV may have.
+    pub(crate) fn detect(start: &[u8], fields: &FieldNames) -> Self {
         let text = String::from_utf8_lossy(start);
         let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
         if line.starts_with('{') {
@@ -49,11 +49,7 @@ impl LogFormat {
             };
         }
         let is_csv = line.contains([',', ';', '\t']) && !line.contains('[');
-        if is_csv && Columns::read(line, &FieldNames::default()).is_ok() {
-            Self::Csv
-        } else {
-            Self::Common
-        }
+        if is_csv && Columns::read(line, fields).is_ok() { Self::Csv } else { Self::Common }
     }
 }
 
@@ -123,7 +119,11 @@ mod tests {
             ("{\n  \"name\": \"x\",\n  \"policy\": {},\n  \"steps\": [", LogFormat::Trace),
             ("", LogFormat::Common),
         ] {
-            assert_eq!(LogFormat::detect(start.as_bytes()), format, "{start}");
+            let fields = FieldNames::default();
+            assert_eq!(LogFormat::detect(start.as_bytes(), &fields), format, "{start}");
         }
+        let mut fields = FieldNames::default();
+        fields.add("time=when").unwrap();
+        assert_eq!(LogFormat::detect(b"when,client\n1,a\n", &fields), LogFormat::Csv);
     }
 }

@@ -222,7 +222,7 @@ fn open_input<T>(
     let format = match (&options.pattern, options.format) {
         (Some(_), _) => None,
         (None, Some(format)) => Some(format),
-        (None, None) => Some(LogFormat::detect(stream.fill_buf()?)),
+        (None, None) => Some(LogFormat::detect(stream.fill_buf()?, &options.fields)),
     };
     let parser = match format {
         None => LineParser::Pattern,
