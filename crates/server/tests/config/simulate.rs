@@ -366,3 +366,24 @@ fn a_named_column_of_times_makes_a_log_recognizable_as_csv() {
         json(&[file.to_str().unwrap(), "--quota", "1/s", "--field", "time=when", "--json"]);
     assert_eq!((&report["requests"], &report["unreadable"]), (&2.into(), &0.into()), "{report:#}");
 }
+
+#[test]
+fn the_rate_of_built_in_traffic_is_that_of_its_requests() {
+    for pattern in ["boundary", "bursts", "poisson", "flash-crowd", "brute-force"] {
+        let traffic = format!("{pattern}:requests=5000,keys=5");
+        let report = json(&["--traffic", &traffic, "--quota", "10/minute", "--json"]);
+        // Within one day: 2026-01-01T00:00:57.5Z.
+        let time = |name: &str| {
+            let time = report[name].as_str().unwrap()[11..].trim_end_matches('Z');
+            let parts = time.split(':').map(|part| part.parse::<f64>().unwrap());
+            parts.fold(0.0, |sum, part| sum * 60.0 + part)
+        };
+        let rate = 5000.0 / (time("until") - time("from"));
+        let expected = format!("{pattern} traffic, {rate:.2} requests per second");
+        assert_eq!(report["input"], expected);
+    }
+    let output = simulate(&["--traffic", "boundary:rate=500", "--quota", "10/minute"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("boundary") && error.contains("rate"), "{error}");
+}

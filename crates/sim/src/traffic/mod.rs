@@ -95,6 +95,11 @@ impl TrafficSpec {
             return Err(format!("traffic {name:?} is unknown: use one of {names}"));
         };
         let mut spec = Self::with_defaults(*kind, quota);
+        let unused: &[&str] = match kind {
+            TrafficKind::Boundary => &["rate", "zipf"],
+            TrafficKind::Steady | TrafficKind::OneOff => &["zipf"],
+            _ => &[],
+        };
         let mut rate = None;
         for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
             let wrong = || {
@@ -104,6 +109,12 @@ impl TrafficSpec {
                 )
             };
             let (name, value) = parameter.split_once('=').ok_or_else(wrong)?;
+            if unused.contains(&name) {
+                return Err(format!(
+                    "traffic parameter {parameter:?} has no effect on {}: leave it out",
+                    kind.name()
+                ));
+            }
             let whole = || value.replace('_', "").parse::<u64>().map_err(|_| wrong());
             let positive =
                 |value: &str| value.parse().ok().filter(|number: &f64| number.is_finite());
@@ -330,6 +341,9 @@ mod tests {
             "poisson:x=1",
         ] {
             assert!(spec(text).unwrap_err().contains("requests=1000000"), "{text}");
+        }
+        for text in ["boundary:rate=500", "boundary:zipf=1", "steady:zipf=1", "one-off:zipf=1"] {
+            assert!(spec(text).unwrap_err().contains("leave it out"), "{text}");
         }
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use slidegate::{Algorithm, Quota};
 use slidegate_sim::Source;
+use slidegate_sim::number::to_float;
 use slidegate_sim::read::{Filter, KeyTemplate, LineOptions, LogReader, ReadCounts, total_bytes};
 use slidegate_sim::replay::{ALGORITHMS, BATCH, Replay, SINGLE_MAX, Scenario};
 use slidegate_sim::report::{
@@ -71,7 +72,7 @@ fn code_of(counts: &ReadCounts) -> u8 {
 
 fn compare_algorithms(arguments: &SimulateArguments) -> Result<u8, Failure> {
     advice::check(arguments)?;
-    let Input { mut source, subject, key } = Input::open(arguments)?;
+    let Input { mut source, mut subject, key } = Input::open(arguments)?;
     let algorithms = match arguments.algorithms.as_slice() {
         [] => ALGORITHMS.to_vec(),
         given => given.to_vec(),
@@ -93,8 +94,14 @@ fn compare_algorithms(arguments: &SimulateArguments) -> Result<u8, Failure> {
     if replay.requests() == 0 {
         return Err(Failure::failed(nothing_to_replay(&counts)));
     }
+    let outcome = replay.finish();
+    let seconds = to_float(outcome.last_ms - outcome.first_ms) / 1000.0;
+    if arguments.traffic.is_some() && seconds > 0.0 {
+        let rate = to_float(outcome.requests) / seconds;
+        subject.input = format!("{}, {rate:.2} requests per second", subject.input);
+    }
     let hits = usize::from(arguments.top);
-    let mut report = Report::new(replay.finish(), counts, &subject, algorithms.len(), hits);
+    let mut report = Report::new(outcome, counts, &subject, algorithms.len(), hits);
     report.advice = advice::advise(arguments, &subject, &key)?;
     write_page(arguments, || to_html(&report))?;
     write_chart(arguments, &report)?;
@@ -181,7 +188,7 @@ impl Input {
         let quotas = arguments.quotas.clone();
         let first = *quotas.first().ok_or_else(no_quota)?;
         let spec = TrafficSpec::parse(traffic, first).map_err(Failure::usage)?;
-        let input = format!("{} traffic, {:.2} requests per second", spec.kind.name(), spec.rate);
+        let input = format!("{} traffic", spec.kind.name());
         let key = KeyTemplate::parse("client").map_err(Failure::usage)?;
         let subject = Subject { input, key: key.to_string(), quotas };
         Ok(Self { source: Source::traffic(spec.start(first)), subject, key })
