@@ -6,8 +6,9 @@ use std::io::{self, IsTerminal, Write};
 use std::time::UNIX_EPOCH;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use slidegate::Policy;
+use slidegate::{Policy, Quota};
 use slidegate_load::{HttpRequest, KeyChoice, Pace, Plan, Progress, Report, Target};
+use slidegate_sim::number::to_float;
 
 pub(super) use self::arguments::BenchArguments;
 use self::arguments::Distribution;
@@ -102,7 +103,10 @@ fn without_secrets(words: impl Iterator<Item = String>) -> String {
 }
 
 fn plan(arguments: &BenchArguments) -> Result<Plan, String> {
-    let keys = match (arguments.denials, arguments.rate, arguments.quotas.first()) {
+    // Of several quotas, the one with the lowest rate decides how much is denied.
+    let rate_of = |quota: &Quota| to_float(quota.limit()) / quota.window().as_secs_f64();
+    let lowest = arguments.quotas.iter().min_by(|a, b| rate_of(a).total_cmp(&rate_of(b)));
+    let keys = match (arguments.denials, arguments.rate, lowest) {
         (Some(percent), Some(rate), Some(quota)) => {
             Plan::keys_for_denials(rate, *quota, percent / 100.0)
                 .map_err(|error| error.to_string())?
@@ -194,7 +198,24 @@ fn show(bar: Option<&ProgressBar>, progress: &Progress) {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::Arguments;
+    use crate::cli::arguments::Command;
+
+    #[test]
+    fn denials_follow_from_the_quota_with_the_lowest_rate() {
+        for quotas in ["100/second,600/minute", "600/minute,100/second"] {
+            let load = ["slidegate", "bench", "http://host", "--rate", "1000", "--denials", "50"];
+            let line = [&load[..], &["--quota", quotas]].concat();
+            let Some(Command::Bench(arguments)) = Arguments::parse_from(line).command else {
+                panic!("not bench");
+            };
+            // Of 1000 requests per second, 500 are allowed, and 10 of each key.
+            assert_eq!(plan(&arguments).unwrap().keys, KeyChoice::Uniform(50), "{quotas}");
+        }
+    }
 
     #[test]
     fn secrets_of_the_command_line_are_not_in_the_report() {
