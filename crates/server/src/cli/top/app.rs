@@ -49,10 +49,10 @@ impl App {
         }
     }
 
-    /// Shows another state, unless paused.
+    /// Shows another state, unless paused. Errors are shown in any case, until the next state is received.
     pub(super) fn receive(&mut self, state: io::Result<Value>) {
         match state {
-            Ok(_) if self.is_paused => {}
+            Ok(_) if self.is_paused => self.error = None,
             Ok(state) => (self.state, self.error) = (state, None),
             Err(error) => self.error = Some(error.to_string()),
         }

@@ -127,3 +127,13 @@ fn any_size_and_any_state_can_be_drawn() {
         screen(&mut App::new("x"), width, height);
     }
 }
+
+#[test]
+fn an_error_during_a_pause_goes_away_when_the_daemon_replies_again() {
+    let mut app = app();
+    press(&mut app, KeyCode::Char('p'));
+    app.receive(Err(io::Error::other("connection refused")));
+    assert!(app.error.is_some());
+    app.receive(Ok(json!({})));
+    assert_eq!((app.error, app.state), (None, state()));
+}
