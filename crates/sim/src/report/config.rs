@@ -164,9 +164,10 @@ impl RuleTally {
 ///
 /// Returns the error of `out`.
 pub fn write_config_table(report: &ConfigReport, out: &mut dyn Write) -> io::Result<()> {
+    let about = if report.keys_estimated { "about " } else { "" };
     writeln!(
         out,
-        "{} requests by {} client addresses, {} to {}",
+        "{} requests by {about}{} client addresses, {} to {}",
         grouped(report.requests),
         grouped(report.keys),
         report.from,
@@ -265,4 +266,34 @@ fn write_hits(what: &str, hits: &[HitKey], out: &mut dyn Write) -> io::Result<()
         vec![printable(&hit.key), grouped(hit.denied), first, last]
     });
     write_columns(&[what, "denied", "first", "last"], rows.collect(), out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimated_numbers_of_addresses_are_marked() {
+        let report = |keys_estimated: bool| ConfigReport {
+            requests: 3_000_000,
+            keys: 2_000_000,
+            keys_estimated,
+            from: String::new(),
+            until: String::new(),
+            input: String::new(),
+            counts: ReadCounts::default(),
+            configs: Vec::new(),
+            comparison: None,
+            timeline: Timeline::new(1),
+        };
+        for (keys_estimated, expected) in [
+            (true, "3,000,000 requests by about 2,000,000 client addresses"),
+            (false, "3,000,000 requests by 2,000,000 client addresses"),
+        ] {
+            let mut out = Vec::new();
+            write_config_table(&report(keys_estimated), &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.starts_with(expected), "{text}");
+        }
+    }
 }

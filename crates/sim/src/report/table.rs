@@ -186,12 +186,14 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A share in percent, with enough digits to see a small one.
+/// A share in percent. Only none is 0 %, and only all are 100 %.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         0.0 => "0 %".to_owned(),
+        ..0.000_05 => "<0.0001 %".to_owned(),
         ..0.1 => format!("{percent:.4} %"),
+        99.995..100.0 => ">99.99 %".to_owned(),
         _ => format!("{percent:.2} %"),
     }
 }
@@ -218,6 +220,8 @@ mod tests {
         let texts = [0, 12, 999, 1000, 1_234_567].map(grouped);
         assert_eq!(texts, ["0", "12", "999", "1,000", "1,234,567"]);
         assert_eq!([0.0, 0.000_03, 0.5].map(percent), ["0 %", "0.0030 %", "50.00 %"]);
+        assert_eq!([4e-7, 1e-6, 1.0].map(percent), ["<0.0001 %", "0.0001 %", "100.00 %"]);
+        assert_eq!([0.9999, 0.999_999_9].map(percent), ["99.99 %", ">99.99 %"]);
     }
 
     #[test]
