@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use slidegate::{Error, Event, ManualClock, MonotonicClock};
+use slidegate::{Error, ErrorKind, Event, ManualClock, MonotonicClock};
 use slidegate_gate::{Ask, Caller, GateDecision, Metrics, Observer, Sleep, WaitOptions, check_all};
 use slidegate_redis::Redis;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
 pub use self::plan::Plan;
@@ -41,6 +42,10 @@ pub struct Engine {
     statistics: Arc<Statistics>,
     /// Held while the plan or the stores that it does not use change.
     turn: Mutex<()>,
+    /// Held while the gate of `CL.THROTTLE` is made for a command.
+    starting_throttle: AsyncMutex<()>,
+    /// Why that gate could not be made.
+    throttle_error: Mutex<Option<Error>>,
     /// Bounds the requests that wait for units, over all protocols.
     waiting: WaitOptions,
 }
@@ -112,9 +117,16 @@ impl Engine {
         let factory = GateFactory::new(spec, &stores, &settings, restore)?;
         let plan = Plan::new(spec, factory, &statistics)?;
         plan.share_memory(0)?;
-        let (plan, turn) = (ArcSwap::from_pointee(plan), Mutex::default());
-        let waiting = WaitOptions::new(Duration::ZERO, Sleep::tokio());
-        Ok(Self { plan, stores, settings, statistics, turn, waiting })
+        Ok(Self {
+            plan: ArcSwap::from_pointee(plan),
+            stores,
+            settings,
+            statistics,
+            turn: Mutex::default(),
+            starting_throttle: AsyncMutex::default(),
+            throttle_error: Mutex::default(),
+            waiting: WaitOptions::new(Duration::ZERO, Sleep::tokio()),
+        })
     }
 
     /// Lets at most `waiters` requests wait for units at a time; 1024 by default.
@@ -179,20 +191,33 @@ impl Engine {
     }
 
     /// Creates the gate of `CL.THROTTLE` if it does not exist yet. It takes a share of the memory, so it
-    /// is created when it is used for the first time.
+    /// is created when it is used for the first time. After a failure, it is tried again when the plan
+    /// changes and after a sweep.
     ///
     /// # Errors
     ///
     /// Returns an error if the memory is too small for one more table.
-    pub fn start_throttle(&self) -> Result<(), Error> {
+    pub async fn start_throttle(self: &Arc<Self>) -> Result<(), Error> {
+        // A plan takes a while. One task makes it in a thread, and the others wait without a thread.
+        let _starting = self.starting_throttle.lock().await;
+        if let Some(error) = self.throttle_error.lock().clone() {
+            return Err(error);
+        }
+        let engine = Arc::clone(self);
+        let started = tokio::task::spawn_blocking(move || engine.make_throttle()).await;
+        started.unwrap_or_else(|error| Err(Error::new(ErrorKind::Store, error.to_string())))
+    }
+
+    fn make_throttle(&self) -> Result<(), Error> {
         let _turn = self.turn.lock();
         if self.plan().throttle().is_some() {
             return Ok(());
         }
         self.settings.throttle.store(true, Ordering::Relaxed);
         let started = self.replace(self.plan().spec());
-        if started.is_err() {
+        if let Err(error) = &started {
             self.settings.throttle.store(false, Ordering::Relaxed);
+            *self.throttle_error.lock() = Some(error.clone());
         }
         started
     }
@@ -216,6 +241,7 @@ impl Engine {
     /// Keeps the state of removed gates, in at most half of the memory, and without taking the minimum
     /// sizes of current stores. The current stores share the rest.
     fn keep_unused(&self, plan: &Plan) {
+        *self.throttle_error.lock() = None;
         let unused_max = plan.spare_memory().min(plan.spec().memory().limit / 2);
         let unused = self.stores.retain(plan.stores(), unused_max);
         self.stores.retain_servers(plan.spec());
@@ -251,5 +277,57 @@ impl Engine {
             // Errors are in the metrics of the store.
             let _ = timeout(REFRESH_TIMEOUT, store.refresh_stats()).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::pin::pin;
+    use core::task::{Context, Poll, Waker};
+
+    use slidegate::Quota;
+
+    use super::*;
+    use crate::spec::{MemorySpec, PolicySpec, StoreSpec};
+
+    /// The result of the first poll of `start_throttle`.
+    fn starts(engine: &Arc<Engine>) -> Poll<Result<(), Error>> {
+        pin!(engine.start_throttle()).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    // 64 tables fit into 1 MiB.
+    fn engine(policies: usize) -> Arc<Engine> {
+        let policy = |number| PolicySpec::new(&format!("p{number}"), vec![Quota::per_minute(1)]);
+        let memory = MemorySpec { limit: 1 << 20, ..MemorySpec::default() };
+        let spec = Spec {
+            stores: vec![StoreSpec::Memory(memory)],
+            policies: (0..policies).map(policy).collect(),
+            ..Spec::default()
+        };
+        Arc::new(Engine::new(&spec, &mut NoRestore).unwrap())
+    }
+
+    #[tokio::test]
+    async fn throttle_is_made_without_blocking_the_task() {
+        let engine = engine(1);
+        let turn = engine.turn.lock();
+        assert!(starts(&engine).is_pending());
+        drop(turn);
+        engine.start_throttle().await.unwrap();
+        assert!(engine.plan().throttle().is_some());
+    }
+
+    #[tokio::test]
+    async fn throttle_that_does_not_fit_is_tried_again_after_a_sweep() {
+        let engine = engine(64);
+        let error = engine.start_throttle().await.unwrap_err();
+        assert!(error.to_string().contains("memory.limit_mb"), "{error}");
+        let turn = engine.turn.lock();
+        assert_eq!(starts(&engine), Poll::Ready(Err(error)));
+        drop(turn);
+        engine.drop_expired();
+        let turn = engine.turn.lock();
+        assert!(starts(&engine).is_pending());
+        drop(turn);
     }
 }

@@ -1,6 +1,7 @@
 //! Commands and their replies.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use slidegate::{Cost, Decision, Error, RetryAfter};
 use slidegate_gate::{ASKS_MAX, Ask, Caller, Gate, GateDecision, TierId, check_all};
@@ -22,7 +23,7 @@ pub(super) enum AfterCommand {
 
 /// A command and what it needs.
 pub(super) struct Call<'a> {
-    pub(super) engine: &'a Engine,
+    pub(super) engine: &'a Arc<Engine>,
     pub(super) input: &'a [u8],
     pub(super) arguments: &'a CommandArguments,
     pub(super) replies: &'a mut Replies,
@@ -30,8 +31,7 @@ pub(super) struct Call<'a> {
     /// The longest key, in bytes.
     pub(super) key_max: usize,
     pub(super) access: &'a Access,
-    /// The token of the connection's last `AUTH`. It is compared again for each command, so that a
-    /// token that was replaced is refused.
+    /// The token of the last `AUTH`, compared for each command, so that a replaced one is refused.
     pub(super) token: &'a mut Option<Box<[u8]>>,
     /// The longest time that a check may wait for units.
     pub(super) wait_max: Duration,
@@ -381,7 +381,7 @@ impl Call<'_> {
         let key = self.key(1)?;
         let rate = [self.number(2)?, self.number(3)?, self.number(4)?];
         let quantity = if self.arguments.len() == 6 { self.number(5)? } else { 1 };
-        let gate = self.throttles.get(self.engine, rate)?;
+        let gate = self.throttles.get(self.engine, rate).await?;
         let decision = match Cost::new(quantity) {
             Ok(cost) => gate.check(key, None, cost, Caller::RESP).await.decision,
             // Takes nothing, and returns the current state.

@@ -21,14 +21,17 @@ const KEPT: usize = 16;
 
 impl Throttles {
     /// Returns the limit of a rate: max burst, count, period in seconds.
-    pub(super) fn get(&mut self, engine: &Engine, rate: [u64; 3]) -> Result<&Gate, String> {
-        let mut plan = engine.plan();
-        if plan.throttle().is_none() {
+    pub(super) async fn get(
+        &mut self,
+        engine: &Arc<Engine>,
+        rate: [u64; 3],
+    ) -> Result<&Gate, String> {
+        if engine.plan().throttle().is_none() {
             // A call that cannot be decided takes no memory.
             quota(rate)?;
-            engine.start_throttle().map_err(|error| format!("ERR {error}"))?;
-            plan = engine.plan();
+            engine.start_throttle().await.map_err(|error| format!("ERR {error}"))?;
         }
+        let plan = engine.plan();
         let Some(current) = plan.throttle() else {
             return Err("ERR CL.THROTTLE is not available during a reload: retry".to_owned());
         };

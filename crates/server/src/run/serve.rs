@@ -244,13 +244,15 @@ const SWEEP_STEP: usize = 4096;
 
 /// Sweeps every key in memory once per `every`, in steps. Checks sweep as well; this is for keys that
 /// are no longer used.
-async fn sweep(engine: &Engine, every: Duration, stop: Stop) {
+async fn sweep(engine: &Arc<Engine>, every: Duration, stop: Stop) {
     while !stop.is_over() {
         tokio::select! {
             () = tokio::time::sleep(every) => {}
             () = stop.clone().wait() => return,
         }
-        engine.drop_expired();
+        let swept = Arc::clone(engine);
+        // It waits while a plan is made.
+        let _ = tokio::task::spawn_blocking(move || swept.drop_expired()).await;
         let plan = arc_swap::Guard::into_inner(engine.plan());
         for limiter in plan.stores().iter().filter_map(|(_, store)| store.in_process()) {
             let keys = usize::try_from(limiter.stats().keys).unwrap_or(usize::MAX);

@@ -295,11 +295,11 @@ async fn shares_of_memory_follow_the_configuration() {
         let limiters = plan.stores().iter().filter_map(|(_, store)| store.in_process());
         limiters.map(|limiter| limiter.stats().memory_limit).collect()
     };
-    let (engine, _) = engine(&with(&["one"], 64 * MIB));
+    let engine = Arc::new(engine(&with(&["one"], 64 * MIB)).0);
     assert_eq!(shares(&engine), [64 * MIB]);
     // `CL.THROTTLE` gets its share when it is used.
-    engine.start_throttle().unwrap();
-    engine.start_throttle().unwrap();
+    engine.start_throttle().await.unwrap();
+    engine.start_throttle().await.unwrap();
     assert_eq!(shares(&engine), [32 * MIB; 2]);
     assert_eq!(allowed(&engine, "one", "k", 2).await, 2);
     engine.swap(&with(&["one", "two", "three"], 64 * MIB)).unwrap();
