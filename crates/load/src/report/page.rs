@@ -77,6 +77,12 @@ impl Report {
                  which it was sent.",
             );
         }
+        if self.unsent > 0 {
+            section = section.text(&format!(
+                "{} requests were due and not sent, and are not in these times.",
+                grouped(self.unsent)
+            ));
+        }
         let names = self.latency.named().map(|(name, _)| name);
         let row = |name: &str, values: &super::Latencies| {
             let cells = values.named().map(|(_, seconds)| Cell::number(format_time(seconds)));

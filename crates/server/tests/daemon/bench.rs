@@ -190,13 +190,19 @@ fn requests_that_were_due_during_a_stall_are_measured_from_when_they_were_due() 
 
 #[test]
 fn requests_that_were_due_and_not_sent_fail_the_run() {
-    let target = format!("http://{}/", server(OK, Duration::ZERO));
+    let folder = Folder::new("bench-unsent");
+    let (target, html) =
+        (format!("http://{}/", server(OK, Duration::ZERO)), folder.path("report.html"));
     // One connection would need a microsecond per request.
     let load = ["--rate", "1000000", "--connections", "1", "--for", "1s", "--deadline", "1s"];
-    let output = output(&[&["bench", "--json", target.as_str()], &load[..]].concat());
+    let page = ["--html", html.to_str().unwrap(), "--header", "authorization: Bearer s3cret"];
+    let output = output(&[&["bench", "--json", target.as_str()], &load[..], &page].concat());
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["unsent"].as_u64().unwrap() > 0, "{report:#}");
     assert_eq!(output.status.code(), Some(1), "{report:#}");
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.contains("were due and not sent"), "{page}");
+    assert!(page.contains("authorization: ***") && !page.contains("s3cret"), "{page}");
 }
 
 #[test]
