@@ -31,8 +31,9 @@
 //! [`RedisLimiter`] for a policy. [`check_all`] takes units from several limiters, or from none.
 //!
 //! `check` returns a decision at the latest after its deadline, 20 ms by default, and the time until
-//! the runtime wakes the task. Without a reply by then, the failure mode of the policy decides: allow, deny, or enforce a share of the limit in this
-//! process. Such a decision is marked as degraded. [`RedisStats`] counts what happened.
+//! the runtime wakes the task. Without a reply by then, the failure mode of the policy decides: allow,
+//! deny, or enforce a share of the limit in this process. Such a decision is marked as degraded.
+//! [`RedisStats`] counts what happened.
 //!
 //! # Features
 //!
