@@ -178,7 +178,7 @@ fn refused(message: String) -> Error {
 /// The limiter that decides in this process while a store fails.
 #[derive(Debug)]
 pub(crate) struct LocalFallback {
-    pub(crate) limiter: Limiter,
+    pub(crate) limiter: Arc<Limiter>,
     own: Option<Tier>,
     /// In the order of the gate's tiers.
     tiers: Vec<Tier>,
@@ -191,7 +191,13 @@ impl LocalFallback {
         let tier = |tier: &Tier| limiter.tier(tier.quotas());
         let own = gate.own.as_ref().map(tier).transpose()?;
         let tiers = gate.tiers.iter().map(|(_, named)| tier(named)).collect::<Result<_, _>>()?;
-        Ok(Self { limiter, own, tiers })
+        Ok(Self { limiter: Arc::new(limiter), own, tiers })
+    }
+
+    /// Returns the same fallback with other quotas over the same state.
+    pub(crate) fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, Error> {
+        let own = Some(self.limiter.tier(quotas)?);
+        Ok(Self { limiter: Arc::clone(&self.limiter), own, tiers: Vec::new() })
     }
 
     pub(crate) fn with(&self, tier: Option<TierId>) -> WithQuotas<'_> {

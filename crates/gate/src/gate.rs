@@ -184,7 +184,9 @@ impl Gate {
     /// Returns an error if the quotas do not fit the policy.
     pub fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, Error> {
         let own = Some(self.store.tier(quotas)?);
-        Ok(Self { own, tiers: Arc::from([]), candidate: None, ..self.clone() })
+        let local = self.local.as_ref().map(|local| local.with_quotas(quotas)).transpose()?;
+        let local = local.map(Arc::new);
+        Ok(Self { own, tiers: Arc::from([]), candidate: None, local, ..self.clone() })
     }
 
     /// Adds an observer to a gate that has none.

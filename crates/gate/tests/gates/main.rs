@@ -111,6 +111,22 @@ async fn the_failure_mode_applies_tiers_when_a_store_fails() {
 }
 
 #[tokio::test]
+async fn gate_with_other_quotas_applies_them_when_a_store_fails() {
+    let (store, _, is_down) = remote(policy("api", 1).failure_mode(FailureMode::Local));
+    let one = Gate::builder(store).build().unwrap();
+    let two = one.with_quotas(&[Quota::per_minute(2)]).unwrap();
+    is_down.store(true, Ordering::Relaxed);
+    let outcomes = [
+        outcomes(&check(&[&two]).await)[0],
+        outcomes(&check(&[&two]).await)[0],
+        outcomes(&check(&[&two]).await)[0],
+        outcomes(&check(&[&one]).await)[0],
+    ];
+    let (allowed, denied) = (GateOutcome::Allowed, GateOutcome::Denied);
+    assert_eq!(outcomes, [allowed, allowed, denied, denied], "both count in one place");
+}
+
+#[tokio::test]
 async fn shadow_mode_of_policy_and_gate_are_equal() {
     let metrics = Arc::new(Metrics::new());
     let by_policy = limiter(policy("by_policy", 1).mode(Mode::Shadow));
