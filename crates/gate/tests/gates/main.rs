@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use remote::Remote;
-use slidegate::{Cost, FailureMode, Limiter, ManualClock, Mode, Policy, Quota, Store};
-use slidegate_gate::{Ask, Caller, Gate, GateDecision, GateOutcome, Metrics, Rollout, check_all};
+use slidegate::{Clock, Cost, FailureMode, Limiter, ManualClock, Mode, Policy, Quota, Store};
+use slidegate_gate::{
+    Ask, Caller, Gate, GateDecision, GateOutcome, Metrics, Rollout, Sleep, WaitOptions, check_all,
+};
 
 fn limiter(policy: slidegate::PolicyBuilder) -> Arc<Limiter> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
@@ -124,6 +126,29 @@ async fn gate_with_other_quotas_applies_them_when_a_store_fails() {
     ];
     let (allowed, denied) = (GateOutcome::Allowed, GateOutcome::Denied);
     assert_eq!(outcomes, [allowed, allowed, denied, denied], "both count in one place");
+}
+
+// Such a store is checked again and again. The time of these checks, and of timers that fire late, counts.
+#[tokio::test]
+async fn request_waits_no_longer_than_the_maximum_at_a_store_without_a_queue() {
+    let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
+    let policy = Policy::builder("api").quota(Quota::per_second(1)).build().unwrap();
+    let limiter = Arc::new(Limiter::builder(policy).clock(clock.clone()).build().unwrap());
+    let store = Remote { limiter: Arc::clone(&limiter), is_down: Arc::default() };
+    let gate = Gate::builder(store).clock(Arc::new(clock.clone())).build().unwrap();
+    assert!(limiter.check("alice").is_allowed());
+    let began = clock.now();
+    let late = clock.clone();
+    let sleep = Sleep::new(move |_| {
+        late.advance(Duration::from_secs(5));
+        // Another request is always faster.
+        assert!(limiter.check("alice").is_allowed());
+        async {}
+    });
+    let wait = WaitOptions::new(Duration::from_secs(10), sleep);
+    let decided = check_all(&[ask(&gate)], Some(&wait), Caller::IN_PROCESS).await;
+    assert_eq!(outcomes(&decided), [GateOutcome::Denied]);
+    assert_eq!(Duration::from_nanos(clock.now() - began), Duration::from_secs(10));
 }
 
 #[tokio::test]
