@@ -187,7 +187,8 @@ impl Session {
 
     /// Decides what to do with the command that was parsed last.
     fn take(&mut self, input: &[u8], length: usize) -> Next {
-        let name = self.arguments.get(input, 0).unwrap_or_default();
+        // An empty command has no reply, as in Redis.
+        let Some(name) = self.arguments.get(input, 0) else { return Next::Replied };
         let unknown = || Call::unknown(name);
         self.transaction.take(name, &input[..length], unknown, &mut self.replies)
     }

@@ -27,7 +27,7 @@ pub(super) struct Queue {
 pub(super) enum Next {
     /// Run it now.
     Run,
-    /// Nothing more: it was queued or replied to.
+    /// Nothing more: it is empty, or it was queued or replied to.
     Replied,
     /// Run these commands.
     Exec(Queue),

@@ -266,6 +266,10 @@ async fn a_transaction_runs_its_commands_at_exec() {
              -ERR MULTI calls can not be nested\r\n*0\r\n+OK\r\n",
         )
         .await;
+    // Empty commands have no reply.
+    server
+        .ask(b"\r\nMULTI\r\n\r\n*0\r\nPING\r\n\r\nEXEC\r\n", "+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n")
+        .await;
 }
 
 #[tokio::test]
