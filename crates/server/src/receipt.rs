@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use slidegate::{Cost, Error, Receipt};
+use slidegate::{Cost, Decision, Error, Receipt};
 use slidegate_gate::{Gate, TierId};
 
 use self::used::{Claim, ReceiptUse};
@@ -39,7 +39,13 @@ static NEXT: LazyLock<AtomicU64> =
     LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) >> 16));
 
 impl PortableReceipt {
-    pub(crate) fn new(receipt: &Receipt) -> Self {
+    /// Returns the receipt of a decision. A degraded decision has none: its units were not recorded in
+    /// the store, which would return those of other requests instead.
+    pub(crate) fn of(decision: &Decision) -> Option<Self> {
+        decision.receipt().filter(|_| !decision.is_degraded()).map(Self::new)
+    }
+
+    fn new(receipt: &Receipt) -> Self {
         let (units, epoch, tick) = (receipt.units(), receipt.epoch(), receipt.tick());
         // Only uniqueness matters.
         Self { units, epoch, tick, number: Some(NEXT.fetch_add(1, Ordering::Relaxed)) }

@@ -140,9 +140,9 @@ impl DecisionWriter {
             self.text(trace.trace_id());
             self.text("\"");
         }
-        if let Some(receipt) = decision.receipt() {
+        if let Some(receipt) = PortableReceipt::of(decision) {
             self.text(r#","receipt":""#);
-            self.0.extend_from_slice(PortableReceipt::new(receipt).encode(&mut [0; RECEIPT_MAX]));
+            self.0.extend_from_slice(receipt.encode(&mut [0; RECEIPT_MAX]));
             self.text("\"");
         }
         for (is_set, member) in [

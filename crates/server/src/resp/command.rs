@@ -257,11 +257,10 @@ impl Call<'_> {
         let GateDecision { decision, .. } = self.decide(ask, wait).await;
         self.replies.array(6);
         self.five(&decision);
-        // Units allowed while the store was unavailable were not recorded there.
-        match decision.receipt().filter(|_| !decision.is_degraded()) {
+        match PortableReceipt::of(&decision) {
             Some(receipt) => {
                 let mut text = [0; RECEIPT_MAX];
-                self.replies.bulk(PortableReceipt::new(receipt).encode(&mut text));
+                self.replies.bulk(receipt.encode(&mut text));
             }
             None => self.replies.null(),
         }

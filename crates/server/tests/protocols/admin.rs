@@ -352,6 +352,12 @@ async fn a_store_that_fails_makes_unready_only_where_it_denies() {
     assert_eq!(denied.status, 503);
     let open = asker.post("/v1/check", &json!({"policy": "open", "key": "b"})).await.json();
     assert_eq!((&open["allowed"], &open["degraded"]), (&json!(true), &json!(true)));
+    // The store would return units of other requests for a receipt that it does not know.
+    for path in ["/v1/check", "/v1/reserve"] {
+        let here = asker.post(path, &json!({"policy": "here", "key": "b", "cost": 1})).await.json();
+        assert_eq!((&here["allowed"], &here["degraded"]), (&json!(true), &json!(true)), "{path}");
+        assert_eq!(here.get("receipt"), None, "{path}");
+    }
     let peek = asker.post("/v1/peek", &json!({"policy": "open", "key": "b"})).await;
     assert_eq!((peek.status, peek.field("retry-after")), (503, Some("1")));
     assert!(!peek.text().contains("127.0.0.1"), "it reveals the store's address: {}", peek.text());
