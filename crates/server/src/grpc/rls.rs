@@ -20,7 +20,7 @@ use super::message::{RateLimitRequest, RateLimitResponse};
 use crate::access::{Access, AccessError, Scope};
 use crate::domain::{AnswerError, Options, answer};
 use crate::engine::Engine;
-use crate::net::{BodyBudget, catch_panic};
+use crate::net::{BodyBudget, Connections};
 use crate::overload::admit;
 
 /// The name of the service.
@@ -42,6 +42,8 @@ pub(super) struct RateLimitService {
     pub(super) access: Access,
     /// Memory for messages that are not complete.
     pub(super) bodies: Arc<BodyBudget>,
+    /// Counts panics.
+    pub(super) connections: Arc<Connections>,
 }
 
 type RlsResult = Result<tonic::Response<RateLimitResponse>, Status>;
@@ -116,10 +118,11 @@ fn shed(after: Duration) -> Status {
 
 /// Turns a panic into an error of this call only.
 async fn isolated<T>(
+    connections: Arc<Connections>,
     mut call: Pin<Box<impl Future<Output = Result<T, Status>>>>,
 ) -> Result<T, Status> {
     let panicked = || Err(Status::internal("the call failed; others are not affected"));
-    catch_panic(call.as_mut()).await.unwrap_or_else(panicked)
+    connections.catch_panic(call.as_mut()).await.unwrap_or_else(panicked)
 }
 
 impl UnaryService<RateLimitRequest> for RateLimitService {
@@ -127,7 +130,8 @@ impl UnaryService<RateLimitRequest> for RateLimitService {
     type Future = Pin<Box<dyn Future<Output = RlsResult> + Send>>;
 
     fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
-        Box::pin(isolated(Box::pin(self.clone().should_rate_limit(request))))
+        let call = Box::pin(self.clone().should_rate_limit(request));
+        Box::pin(isolated(Arc::clone(&self.connections), call))
     }
 }
 

@@ -20,7 +20,7 @@ use super::rls::{MESSAGE_MAX, NAME, PATH, RateLimitService};
 use crate::access::Access;
 use crate::domain::Options;
 use crate::engine::Engine;
-use crate::net::{BODIES_MAX, BodyBudget};
+use crate::net::{BODIES_MAX, BodyBudget, Connections};
 
 /// All gRPC services. Cheap to clone.
 #[derive(Clone)]
@@ -61,6 +61,7 @@ impl Service {
             message_max: MESSAGE_MAX,
             access: Access::open(),
             bodies: BodyBudget::new(BODIES_MAX),
+            connections: Arc::default(),
         };
         Self { rls, health, reporter, reflection: reflection(), guard: None }
     }
@@ -76,6 +77,13 @@ impl Service {
     #[must_use]
     pub fn bodies(mut self, budget: Arc<BodyBudget>) -> Self {
         self.rls.bodies = budget;
+        self
+    }
+
+    /// Sets where panics are counted.
+    #[must_use]
+    pub fn connections(mut self, connections: Arc<Connections>) -> Self {
+        self.rls.connections = connections;
         self
     }
 

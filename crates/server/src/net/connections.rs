@@ -1,6 +1,11 @@
 //! The connections of a listener: bounded and counted.
 
+use core::future::poll_fn;
+use core::panic::AssertUnwindSafe;
+use core::pin::Pin;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::Poll;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use slidegate_gate::Count;
@@ -19,7 +24,7 @@ pub struct Connections {
     pub failed: Count,
     /// Connections closed because the client was too slow, or flooded the server.
     pub cut: Count,
-    /// Requests whose handler panicked.
+    /// Requests whose handler panicked. With the Redis protocol, this ends the connection.
     pub panics: Count,
 }
 
@@ -42,6 +47,26 @@ impl Connections {
     /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// Polls a future to its end. Returns `None` if it panicked, which is counted.
+    ///
+    /// The future is borrowed: an async function that takes it by value would keep two copies of it.
+    pub(crate) async fn catch_panic<F: Future>(
+        &self,
+        mut future: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        poll_fn(|cx| {
+            // After a panic the future is not polled again, so its state does not matter.
+            match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+                Ok(polled) => polled.map(Some),
+                Err(_) => {
+                    self.panics.add(1);
+                    Poll::Ready(None)
+                }
+            }
+        })
+        .await
     }
 
     /// Takes a slot. Returns `None` if all are taken.

@@ -7,13 +7,10 @@ mod frames;
 mod observed;
 mod timeouts;
 
-use core::panic::AssertUnwindSafe;
-use core::pin::{Pin, pin};
-use core::task::Poll;
+use core::pin::pin;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
-use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -186,18 +183,4 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionRefused
     )
-}
-
-/// Polls a future to its end. Returns `None` if it panicked.
-///
-/// The future is borrowed: an async function that takes it by value would keep two copies of it.
-pub(crate) async fn catch_panic<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
-    core::future::poll_fn(|cx| {
-        // After a panic the future is not polled again, so its state does not matter.
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(polled) => polled.map(Some),
-            Err(_) => Poll::Ready(None),
-        }
-    })
-    .await
 }

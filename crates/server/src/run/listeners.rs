@@ -1,6 +1,7 @@
 //! The daemon's listeners.
 
 use core::fmt::Write as _;
+use core::pin::pin;
 use core::time::Duration;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -191,10 +192,12 @@ impl Listeners {
             tasks.spawn(server.serve(stop.clone().wait()));
         }
         if let Some(listener) = self.grpc {
+            let connections = pool("grpc", budget.data);
             let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
                 .await
                 .message_max(settings.limits.message_max)
                 .bodies(bodies)
+                .connections(Arc::clone(&connections))
                 .access(listener.access(&self.rules))
                 .guard(guard);
             let health = report_health(
@@ -205,7 +208,6 @@ impl Listeners {
             );
             tasks.spawn(health);
             let grpc = Protocol::Grpc(service, grpc_limits(settings));
-            let connections = pool("grpc", budget.data);
             tasks.spawn(serve_protocol(listener, grpc, connections, stop.clone()));
         }
         if let Some(listener) = self.resp {
@@ -456,17 +458,21 @@ async fn serve_protocol(
         let tls = listener.tls.as_ref().map(ReloadableTls::acceptor);
         let connections = Arc::clone(&connections);
         async move {
-            let served = match tls {
-                None => protocol.serve(stream, ended).await,
-                Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => protocol.serve(stream, ended).await,
-                    // A client that does not speak TLS gets no reply.
-                    Ok(Err(_)) => Ok(()),
-                    Err(slow) => Err(slow.into()),
-                },
-            };
+            let serving = pin!(async {
+                match tls {
+                    None => protocol.serve(stream, ended).await,
+                    Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => protocol.serve(stream, ended).await,
+                        // A client that does not speak TLS gets no reply.
+                        Ok(Err(_)) => Ok(()),
+                        Err(slow) => Err(slow.into()),
+                    },
+                }
+            });
+            let served = connections.catch_panic(serving).await;
             // Other errors mean that the client broke the connection.
-            if served.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            let is_slow = |error: io::Error| error.kind() == io::ErrorKind::TimedOut;
+            if served.is_some_and(|served| served.is_err_and(is_slow)) {
                 connections.cut.add(1);
             }
             drop(slot);
@@ -476,3 +482,6 @@ async fn serve_protocol(
     drop(listener);
     while open.join_next().await.is_some() {}
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,9 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Connections, Handle, Peer, ServeLimits, TlsConfig};
 use crate::http::error;
-use crate::net::{
-    ActiveRequest, Activity, ConnectionEnd, ObservedStream, Stop, catch_panic, drive,
-};
+use crate::net::{ActiveRequest, Activity, ConnectionEnd, ObservedStream, Stop, drive};
 
 /// The state that all connections of a listener share.
 #[derive(Debug)]
@@ -96,10 +94,8 @@ fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 let Connection { shared, activity, peer } = &*connection;
                 let _active = ActiveRequest::begin(&**activity);
                 let reply = pin!(shared.handler.handle(&mut request, peer));
-                Ok::<_, Infallible>(catch_panic(reply).await.unwrap_or_else(|| {
-                    shared.connections.panics.add(1);
-                    error::panicked().map(H::Body::from)
-                }))
+                let reply = shared.connections.catch_panic(reply).await;
+                Ok::<_, Infallible>(reply.unwrap_or_else(|| error::panicked().map(H::Body::from)))
             }
         })
     };
