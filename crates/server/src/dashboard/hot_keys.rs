@@ -229,13 +229,38 @@ fn hot_key(counter: &Counter<KeyState>) -> HotKey {
 impl Observer for HotKeys {
     #[inline]
     fn decided(&self, observation: &Observation<'_>) {
-        let left = LEFT.get();
-        if left > 0 {
+        let (left, stride) = (LEFT.get(), self.stride());
+        // A gap from heavier traffic ends here: after it, a thread could skip keys for minutes.
+        if left > 0 && left < 2 * stride {
             LEFT.set(left - 1);
             return;
         }
-        let stride = self.stride();
         LEFT.set(gap(stride));
         self.record(observation, u64::from(stride));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slidegate::{Cost, Limiter, Policy, Quota};
+    use slidegate_gate::{Caller, Gate};
+
+    #[test]
+    fn keys_are_recorded_at_once_after_heavy_traffic() {
+        let hot_keys = HotKeys::new();
+        let limiter = Limiter::new(Policy::new("api", Quota::per_hour(10)).unwrap()).unwrap();
+        let gate = Gate::builder(limiter).observer(hot_keys.clone()).build().unwrap();
+        let ask = |key: &[u8]| gate.check_in_process(key, None, Cost::ONE, Caller::IN_PROCESS);
+        hot_keys.tick(f64::MAX);
+        for _ in 0..10 * STRIDE_MAX {
+            ask(b"flood");
+        }
+        assert!(LEFT.get() > 0, "the last request was recorded by chance");
+        hot_keys.clear();
+        ask(b"next");
+        ask(b"next");
+        let keys = hot_keys.hottest(10);
+        assert!(keys.iter().any(|key| key.state.key == b"next"), "{keys:?}");
     }
 }
