@@ -11,7 +11,8 @@ section! {
     pub struct StatsdSettings, STATSD = "StatsD" {
         /// The host and port of the server.
         address: String = Leaf(&HOST_AND_PORT), needed "nowhere", example "\"127.0.0.1:8125\"";
-        /// The protocol to the server. envoyproxy/ratelimit uses TCP.
+        /// The protocol to the server. envoyproxy/ratelimit uses TCP. If a connection breaks, up to 64
+        /// counters may be counted twice.
         protocol: StatsdProtocol = Choice(StatsdProtocol::KEYWORDS), default "udp", example "tcp";
         /// The format of tags: part of the name, as in envoyproxy/ratelimit, or after the value.
         dialect: StatsdDialect = Choice(StatsdDialect::KEYWORDS), default "statsd",

@@ -1,7 +1,7 @@
 //! Sends statistics to a StatsD server.
 
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -19,10 +19,14 @@ use crate::net::Stop;
 /// The timeout for connecting and for writing.
 const DEADLINE: Duration = Duration::from_secs(2);
 
+/// Counters that are written together.
+const CHUNK: usize = 64;
+
 /// The statistic with the reply time of a call, in milliseconds.
 const RESPONSE_TIME: &str = "ratelimit_server.ShouldRateLimit.response_time";
 
-/// Sends the changes since the last time. Counts that could not be sent are sent the next time.
+/// Sends the changes since the last time. Counts that could not be sent are sent the next time. Over
+/// TCP, the [`CHUNK`] in which a connection breaks may arrive twice.
 #[derive(Debug)]
 pub(super) struct StatsdSender {
     settings: StatsdSettings,
@@ -86,19 +90,37 @@ impl StatsdSender {
     fn send(&self, sent: &mut Sent) -> Result<(), String> {
         let client = self.client().map_err(|error| error.to_string())?;
         let counters = self.statistics.counters();
-        for (name, value) in &counters {
-            let change = value.saturating_sub(sent.counters.get(name).copied().unwrap_or(0));
-            if change > 0 {
-                let name = self.named(name);
-                let sent = client.count_with_tags(&name, change).try_send();
-                sent.map_err(|error| error.to_string())?;
-            }
-        }
+        self.send_counters(&client, &counters, sent)?;
         let times = self.statistics.response_times();
         self.send_times(&client, &times, &sent.times)?;
         client.flush().map_err(|error| error.to_string())?;
-        sent.counters = counters.into_iter().collect();
         sent.times = times;
+        Ok(())
+    }
+
+    /// Sends the changes of the counters in chunks, and notes each chunk when it is sent: if a later
+    /// one fails, it is not sent again.
+    fn send_counters(
+        &self,
+        client: &StatsdClient,
+        counters: &[(String, u64)],
+        sent: &mut Sent,
+    ) -> Result<(), String> {
+        for chunk in counters.chunks(CHUNK) {
+            for (name, value) in chunk {
+                let change = value.saturating_sub(sent.counters.get(name).copied().unwrap_or(0));
+                if change > 0 {
+                    let done = client.count_with_tags(&self.named(name), change).try_send();
+                    done.map_err(|error| error.to_string())?;
+                }
+            }
+            client.flush().map_err(|error| error.to_string())?;
+            sent.counters.extend(chunk.iter().cloned());
+        }
+        // Counters of limits that are gone start at zero if they return.
+        if sent.counters.len() > counters.len() {
+            sent.counters = counters.iter().cloned().collect();
+        }
         Ok(())
     }
 
@@ -165,27 +187,39 @@ fn resolve(address: &str) -> io::Result<SocketAddr> {
     address.to_socket_addrs()?.next().ok_or_else(unknown)
 }
 
-/// Writes one statistic per line to a connection. The lock is std's because cadence requires it to
-/// be unwind safe.
-struct TcpSink(std::sync::Mutex<BufWriter<TcpStream>>);
+/// Writes one statistic per line to a connection, all at once when it is flushed. The lock is std's
+/// because cadence requires it to be unwind safe.
+struct TcpSink<W>(std::sync::Mutex<(W, Vec<u8>)>);
 
-impl TcpSink {
+impl TcpSink<TcpStream> {
     fn connect(address: &SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(address, DEADLINE)?;
         stream.set_write_timeout(Some(DEADLINE))?;
-        Ok(Self(std::sync::Mutex::new(BufWriter::new(stream))))
+        Ok(Self::new(stream))
     }
 }
 
-impl MetricSink for TcpSink {
+impl<W: Write> TcpSink<W> {
+    fn new(stream: W) -> Self {
+        Self(std::sync::Mutex::new((stream, Vec::new())))
+    }
+}
+
+impl<W: Write> MetricSink for TcpSink<W> {
     fn emit(&self, metric: &str) -> io::Result<usize> {
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.write_all(metric.as_bytes())?;
-        stream.write_all(b"\n")?;
+        let (_, lines) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.extend_from_slice(metric.as_bytes());
+        lines.push(b'\n');
         Ok(metric.len() + 1)
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        let (stream, lines) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.write_all(lines)?;
+        lines.clear();
+        stream.flush()
     }
 }
+
+#[cfg(test)]
+mod tests;
