@@ -37,7 +37,7 @@ pub(super) struct StateLog {
     /// Stores that do not reply, by name, since when.
     failing: HashMap<String, Instant>,
     degraded: Degraded,
-    memory: HashMap<StateId, MemoryNotes>,
+    memory: MemoryLog,
 }
 
 /// Decisions of the failure mode.
@@ -47,6 +47,10 @@ struct Degraded {
     /// When they began, the total then, and the last time there were any.
     current: Option<(Instant, u64, Instant)>,
 }
+
+/// What was logged about the tables.
+#[derive(Debug, Default)]
+struct MemoryLog(HashMap<StateId, MemoryNotes>);
 
 /// What was logged about one table.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +77,13 @@ impl StateLog {
             self.look_at_decisions(plan.gates());
             self.look_at_audit();
             if looks.is_multiple_of(MEMORY_EVERY) {
-                self.look_at_memory(&plan);
+                let mut memory = core::mem::take(&mut self.memory);
+                // With thousands of policies this takes so long that requests would wait for it.
+                let looked = tokio::task::spawn_blocking(move || {
+                    memory.look(&plan);
+                    memory
+                });
+                self.memory = looked.await.unwrap_or_default();
             }
             looks = looks.wrapping_add(1);
         }
@@ -141,15 +151,18 @@ impl StateLog {
             error!(dropped, failed, "audit log: {more} lines are lost");
         }
     }
+}
 
-    fn look_at_memory(&mut self, plan: &Plan) {
+impl MemoryLog {
+    fn look(&mut self, plan: &Plan) {
+        let mut before = core::mem::take(&mut self.0);
         let mut lines = Vec::new();
         for (id, store) in plan.stores() {
             let Some(limiter) = store.in_process() else { continue };
-            let notes = self.memory.entry(id.clone()).or_default();
+            let mut notes = before.remove(id).unwrap_or_default();
             lines.extend(notes.look(&id.name, limiter));
+            self.0.insert(id.clone(), notes);
         }
-        self.memory.retain(|id, _| plan.stores().iter().any(|(known, _)| known == id));
         let more = lines.len().saturating_sub(LINES_MAX);
         for line in lines.iter().take(LINES_MAX) {
             warn!("{line}");
@@ -197,7 +210,33 @@ impl fmt::Display for Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gates::NoRestore;
+    use crate::spec::{PolicySpec, Spec};
     use slidegate::{Policy, Quota};
+
+    #[test]
+    fn tables_that_a_reload_removed_are_forgotten_and_others_are_kept() {
+        let spec = |names: &[&str]| {
+            let policy = |name: &&str| PolicySpec::new(name, vec![Quota::per_hour(10)]);
+            Spec { policies: names.iter().map(policy).collect(), ..Spec::default() }
+        };
+        let engine = Engine::new(&spec(&["a", "b"]), &mut NoRestore).unwrap();
+        let mut log = MemoryLog::default();
+        log.look(&engine.plan());
+        let names = |log: &MemoryLog| {
+            let mut names: Vec<String> = log.0.keys().map(|id| id.name.clone()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&log), ["a", "b"]);
+        log.0.values_mut().for_each(|notes| notes.has_overflowed = true);
+        engine.swap(&spec(&["b", "c"])).unwrap();
+        log.look(&engine.plan());
+        assert_eq!(names(&log), ["b", "c"]);
+        let kept =
+            |name: &str| log.0.iter().any(|(id, notes)| id.name == name && notes.has_overflowed);
+        assert!(kept("b") && !kept("c"));
+    }
 
     #[test]
     fn memory_is_reported_when_it_is_nearly_full_and_when_the_first_key_does_not_fit() {
