@@ -1,5 +1,7 @@
 //! The configuration that is in use, and the last reload.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -10,7 +12,8 @@ use crate::wall_clock::wall_clock;
 /// The configuration that is in use, and the last reload.
 #[derive(Debug)]
 pub struct ConfigView {
-    state: Mutex<ConfigState>,
+    /// Shared, so that a reader does not copy the text.
+    state: Mutex<Arc<ConfigState>>,
 }
 
 #[derive(Debug, Clone)]
@@ -18,7 +21,7 @@ pub(super) struct ConfigState {
     /// As `--print-config` writes it.
     pub(super) text: String,
     /// Where each policy comes from.
-    pub(super) origins: Vec<(String, String)>,
+    pub(super) origins: HashMap<String, String>,
     pub(super) files: Vec<String>,
     pub(super) warnings: Vec<String>,
     pub(super) loaded_at: SystemTime,
@@ -35,24 +38,24 @@ pub(super) struct LastReload {
 impl ConfigView {
     /// Shows the configuration that the process was started with.
     pub fn new(loaded: &Loaded) -> Self {
-        Self { state: Mutex::new(ConfigState::new(loaded)) }
+        Self { state: Mutex::new(Arc::new(ConfigState::new(loaded))) }
     }
 
     /// Shows a configuration that has taken effect.
     pub fn activated(&self, loaded: &Loaded) {
         let new = ConfigState::new(loaded);
         let mut state = self.state.lock();
-        *state = ConfigState { last: state.last.take(), ..new };
+        *state = Arc::new(ConfigState { last: state.last.clone(), ..new });
     }
 
     /// Shows the result of a reload.
     pub fn reloaded(&self, result: &Result<String, String>) {
         let last = LastReload { at: wall_clock(), result: result.clone() };
-        self.state.lock().last = Some(last);
+        Arc::make_mut(&mut *self.state.lock()).last = Some(last);
     }
 
-    pub(super) fn state(&self) -> ConfigState {
-        self.state.lock().clone()
+    pub(super) fn state(&self) -> Arc<ConfigState> {
+        Arc::clone(&self.state.lock())
     }
 }
 
@@ -63,7 +66,7 @@ impl ConfigState {
         let _ = print_config(loaded, &mut text);
         Self {
             text: String::from_utf8_lossy(&text).into_owned(),
-            origins: policy_origins(loaded),
+            origins: policy_origins(loaded).into_iter().collect(),
             files: loaded.files.iter().map(|path| path.display().to_string()).collect(),
             warnings: loaded.warnings.iter().map(|warning| warning.message.clone()).collect(),
             loaded_at: wall_clock(),

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
-use slidegate::{Quota, Stat, StatValue};
+use slidegate::{Quota, Stat, StatValue, Store};
 use slidegate_gate::{Counters, Gate, GateOutcome, StoreLabels};
 
 use super::charts::Zone;
 use super::config_view::ConfigState;
-use super::history::{History, PERCENTILES, Percentiles, Rates, Requests};
+use super::history::{PERCENTILES, Percentiles, Rates, Requests};
 use super::hot_keys::HotKey;
 use super::{Dashboard, charts};
 use crate::engine::Plan;
 use crate::http::Connections;
+use crate::spec::PolicySpec;
 use crate::wall_clock::wall_clock;
 
 /// The maximum number of policies in the document, those with the most requests first.
@@ -58,55 +59,111 @@ impl View {
     }
 }
 
-/// Writes the document.
-pub(super) fn write(dashboard: &Dashboard, listeners: &[Arc<Connections>], view: &View) -> Value {
+/// A state document as JSON.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) json: String,
+    /// The version of the configuration that it describes.
+    pub(super) config: Option<u64>,
+}
+
+/// Writes the document. With thousands of policies this takes milliseconds.
+pub(super) fn write(
+    dashboard: &Dashboard,
+    listeners: &[Arc<Connections>],
+    view: &View,
+) -> Document {
     let plan = arc_swap::Guard::into_inner(dashboard.engine.plan());
     let config = dashboard.config.as_ref().map(|config| config.state());
+    let known = KnownPolicies::new(&plan);
+    let (found, totals) = busiest(dashboard, &known);
+    let mut document = history_json(dashboard, &known, &found, totals, config.as_deref(), view);
+    let stores = dashboard.engine.metrics().stores();
+    let reloads = &dashboard.reloads;
+    let rest = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "now": millis(wall_clock()),
+        "uptime": dashboard.started.elapsed().as_secs(),
+        "policies_in_all": plan.gates().len(),
+        "memory": memory(&stores, plan.spec().memory().limit),
+        "stores": stores_json(&stores, &plan),
+        "listeners": listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
+        "keys": keys(dashboard),
+        "reloads": {"ok": reloads.get("ok"), "failed": reloads.get("failed")},
+        "config": config.as_ref().map(|config| config_json(config, view)),
+    });
+    if let Value::Object(rest) = rest {
+        document.extend(rest);
+    }
+    let config = config.map(|config| millis(config.loaded_at));
+    Document { json: Value::Object(document).to_string(), config }
+}
+
+/// Describes what the history contributes to. Its lock is held only here: the sampling waits for it.
+fn history_json(
+    dashboard: &Dashboard,
+    known: &KnownPolicies<'_>,
+    found: &[(PolicyId, Arc<Counters>)],
+    totals: Requests,
+    config: Option<&ConfigState>,
+    view: &View,
+) -> Map<String, Value> {
     let history = dashboard.history.lock();
-    let (mut policies, totals) = policies(dashboard, &plan, &history, config.as_ref());
-    let shown = view.policy.as_ref().map(|wanted| row_of(&policies, wanted).cloned());
+    let rows = found.iter().map(|(id, counters)| {
+        let rates = history.policy(&id.0, id.1);
+        (id.clone(), policy_json(id, counters, known, rates, config))
+    });
+    let rows: Vec<(PolicyId, Value)> = rows.collect();
+    let shown = view.policy.as_ref().map(|wanted| row_of(&rows, wanted));
     let charts = view.charts.map(|[requests, latency]| {
-        let rates = match &shown {
+        let rates = match shown {
             None => Some(history.all()),
-            Some(id) => id.as_ref().and_then(|(policy, mode)| history.policy(policy, mode)),
+            Some(id) => id.and_then(|(policy, mode)| history.policy(policy, mode)),
         };
         json!({
             "requests": rates.map(|rates| charts::requests(&history, rates, requests, view.zone)),
             "latency": charts::latency(&history, latency, view.zone),
         })
     });
-    policies.truncate(POLICIES_MAX);
-    let stores = dashboard.engine.metrics().stores();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "now": millis(wall_clock()),
-        "uptime": dashboard.started.elapsed().as_secs(),
-        "totals": totals_json(totals, history.all()),
-        "latency": percentiles(history.latency()),
-        "shared_latency": percentiles(history.shared_latency()),
-        "policies": policies.into_iter().map(|(_, row)| row).collect::<Vec<_>>(),
-        "policies_in_all": plan.gates().len(),
-        "memory": memory(&stores, plan.spec().memory().limit),
-        "stores": stores_json(&stores, &plan),
-        "listeners": listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
-        "keys": keys(dashboard),
-        "reloads": {"ok": dashboard.reloads.get("ok"), "failed": dashboard.reloads.get("failed")},
-        "config": config.map(|config| config_json(&config, view)),
-        "charts": charts,
-    })
+    let mut document = Map::new();
+    let rows = rows.into_iter().map(|(_, row)| row);
+    document.insert("policies".to_owned(), rows.collect());
+    document.insert("totals".to_owned(), totals_json(totals, history.all()));
+    document.insert("latency".to_owned(), percentiles(history.latency()));
+    document.insert("shared_latency".to_owned(), percentiles(history.shared_latency()));
+    document.insert("charts".to_owned(), charts.into());
+    document
 }
 
 type PolicyId = (Arc<str>, &'static str);
 
-/// Returns a row for each policy and mode with counters, the busiest first, and the sum of all.
-fn policies(
+/// What the current plan knows about its policies, for a lookup per row instead of a search.
+struct KnownPolicies<'a> {
+    /// By name and mode.
+    gates: HashMap<(&'a str, &'static str), &'a Arc<Gate>>,
+    specs: HashMap<&'a str, &'a PolicySpec>,
+    /// The names of stores, by address.
+    stores: HashMap<*const (), &'a str>,
+}
+
+impl<'a> KnownPolicies<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let gates = plan.gates().iter().map(|gate| ((gate.name(), gate.mode()), gate));
+        let specs = plan.spec().policies.iter().map(|policy| (&*policy.name, policy));
+        let stores = plan.stores().iter().map(|(id, store)| (address(store), &*id.store));
+        Self { gates: gates.collect(), specs: specs.collect(), stores: stores.collect() }
+    }
+}
+
+fn address(store: &Arc<dyn Store>) -> *const () {
+    Arc::as_ptr(store).cast()
+}
+
+/// Returns the policies and modes with the most requests, the busiest first, and the sum of all.
+fn busiest(
     dashboard: &Dashboard,
-    plan: &Plan,
-    history: &History,
-    config: Option<&ConfigState>,
-) -> (Vec<(Option<PolicyId>, Value)>, Requests) {
-    let gates: HashMap<(&str, &str), &Arc<Gate>> =
-        plan.gates().iter().map(|gate| ((gate.name(), gate.mode()), gate)).collect();
+    known: &KnownPolicies<'_>,
+) -> (Vec<(PolicyId, Arc<Counters>)>, Requests) {
     let mut totals = Requests::default();
     let mut found: Vec<(PolicyId, Arc<Counters>)> = Vec::new();
     dashboard.engine.metrics().for_each_gate(|policy, mode, counters| {
@@ -115,42 +172,36 @@ fn policies(
     });
     // A policy of an earlier configuration, or with another mode then, is shown if it had requests.
     found.retain(|((policy, mode), counters)| {
-        gates.contains_key(&(&**policy, *mode)) || Requests::of(counters).sum() > 0
+        known.gates.contains_key(&(&**policy, *mode)) || Requests::of(counters).sum() > 0
     });
     found.sort_by_cached_key(|((policy, _), counters)| {
         (core::cmp::Reverse(Requests::of(counters).sum()), Arc::clone(policy))
     });
     found.truncate(POLICIES_MAX);
-    let rows = found.into_iter().map(|(id, counters)| {
-        let gate = gates.get(&(&*id.0, id.1)).copied();
-        let row = policy_json(&id, gate, &counters, plan, history.policy(&id.0, id.1), config);
-        (Some(id), row)
-    });
-    (rows.collect(), totals)
+    (found, totals)
 }
 
 /// Returns the row of a policy. If its mode has changed, it has one for each, and the one in use is
 /// returned.
-fn row_of<'a>(rows: &'a [(Option<PolicyId>, Value)], policy: &str) -> Option<&'a PolicyId> {
+fn row_of<'a>(rows: &'a [(PolicyId, Value)], policy: &str) -> Option<&'a PolicyId> {
     let rows = || rows.iter().filter(|(_, row)| row["name"] == policy);
     let in_use = rows().find(|(_, row)| row["is_active"] == true);
-    in_use.or_else(|| rows().next()).and_then(|(id, _)| id.as_ref())
+    in_use.or_else(|| rows().next()).map(|(id, _)| id)
 }
 
 fn policy_json(
     (name, mode): &PolicyId,
-    gate: Option<&Arc<Gate>>,
     counters: &Counters,
-    plan: &Plan,
+    known: &KnownPolicies<'_>,
     rates: Option<&Rates>,
     config: Option<&ConfigState>,
 ) -> Value {
     let outcomes = GateOutcome::ALL
         .into_iter()
         .map(|outcome| (outcome.name().to_owned(), json!(counters.outcome(outcome))));
-    let spec = plan.spec().policy(name);
-    let origin =
-        config.and_then(|config| config.origins.iter().find(|(policy, _)| **policy == **name));
+    let gate = known.gates.get(&(&**name, *mode));
+    let spec = known.specs.get(&**name);
+    let origin = config.and_then(|config| config.origins.get(&**name));
     let empty = Rates::default();
     let rates = rates.unwrap_or(&empty);
     let mut row = json!({
@@ -163,19 +214,14 @@ fn policy_json(
         "waited": counters.waited.get(),
         "parts": rates.parts(SPARK_PARTS),
         "is_active": gate.is_some(),
-        "origin": origin.map(|(_, origin)| origin),
+        "origin": origin,
     });
     if let Some(gate) = gate {
         row["quotas"] = quotas(gate.quotas(None));
         row["algorithm"] = json!(gate.store().policy().algorithm().to_string());
         row["percent"] = json!(spec.map_or(100, |spec| spec.enforce_percent));
         row["tiers"] = json!(gate.tier_names().collect::<Vec<_>>());
-        row["store"] = json!(
-            plan.stores()
-                .iter()
-                .find(|(_, store)| Arc::ptr_eq(store, gate.store()))
-                .map(|(id, _)| &id.store)
-        );
+        row["store"] = json!(known.stores.get(&address(gate.store())));
         row["is_available"] = json!(gate.store().is_available());
         row["secret_keys"] = json!(gate.has_secret_keys());
     }
@@ -389,7 +435,7 @@ mod tests {
     #[test]
     fn the_mode_in_use_is_drawn() {
         let row = |mode, is_active| {
-            (Some((Arc::from("api"), mode)), json!({"name": "api", "is_active": is_active}))
+            ((Arc::from("api"), mode), json!({"name": "api", "is_active": is_active}))
         };
         let rows = [row("shadow", false), row("enforce", true)];
         assert_eq!(row_of(&rows, "api"), Some(&(Arc::from("api"), "enforce")));

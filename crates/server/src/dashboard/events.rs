@@ -10,9 +10,10 @@ use std::sync::Arc;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Bytes;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::document::{self, View};
+use super::document::{Document, View};
 use super::{Dashboard, SUBSCRIBERS_MAX};
 use crate::http::Connections;
 
@@ -39,6 +40,8 @@ pub struct EventStream {
     view: View,
     interval: Interval,
     until: Instant,
+    /// The document of the next event, while it is written.
+    writing: Option<JoinHandle<Option<Document>>>,
 }
 
 impl EventStream {
@@ -59,19 +62,31 @@ impl EventStream {
             view,
             interval,
             until: Instant::now() + LIFE_MAX,
+            writing: None,
         })
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let now = ready!(self.interval.poll_tick(cx));
-        if now >= self.until || self.dashboard.is_ending() {
-            return Poll::Ready(None);
-        }
-        self.dashboard.look();
-        let state = document::write(&self.dashboard, &self.listeners, &self.view);
+        let writing = match &mut self.writing {
+            Some(writing) => writing,
+            None => {
+                let now = ready!(self.interval.poll_tick(cx));
+                if now >= self.until || self.dashboard.is_ending() {
+                    return Poll::Ready(None);
+                }
+                self.dashboard.look();
+                let dashboard = Arc::clone(&self.dashboard);
+                let document = dashboard.document(self.listeners.clone(), self.view.clone());
+                self.writing.insert(tokio::spawn(document))
+            }
+        };
+        let written = ready!(Pin::new(writing).poll(cx));
+        self.writing = None;
+        // After a panic, the client connects again.
+        let Ok(Some(Document { json, config })) = written else { return Poll::Ready(None) };
         // The client has the configuration now.
-        self.view.config = state["config"]["version"].as_u64();
-        Poll::Ready(Some(format!("data: {state}\n\n").into()))
+        self.view.config = config;
+        Poll::Ready(Some(format!("data: {json}\n\n").into()))
     }
 }
 

@@ -23,13 +23,14 @@ use tokio::time::Instant;
 use tracing::warn;
 
 pub use self::config_view::ConfigView;
-use self::document::millis;
+use self::document::{Document, View, millis};
 pub use self::events::DashboardBody;
 use self::history::History;
 use self::hot_keys::HotKeys;
 pub(crate) use self::routes::{handle, is_public};
 use crate::admin::ResultCounts;
 use crate::engine::Engine;
+use crate::http::Connections;
 use crate::net::Stop;
 use crate::wall_clock::wall_clock;
 
@@ -54,6 +55,8 @@ pub struct Dashboard {
     /// Whether gates report to `hot_keys`.
     is_watching: AtomicBool,
     subscribers: AtomicUsize,
+    /// Held while a state document is written.
+    writing: Arc<tokio::sync::Mutex<()>>,
     is_ending: Arc<AtomicBool>,
 }
 
@@ -75,6 +78,7 @@ impl Dashboard {
             looked: Mutex::default(),
             is_watching: AtomicBool::new(false),
             subscribers: AtomicUsize::new(0),
+            writing: Arc::default(),
             is_ending,
         })
     }
@@ -90,7 +94,13 @@ impl Dashboard {
                 () = stop.clone().wait() => return,
             }
             let now = Instant::now();
-            self.sample(now.duration_since(last));
+            let this = Arc::clone(&self);
+            // With thousands of policies it takes so long that requests would wait for it.
+            let sampled =
+                tokio::task::spawn_blocking(move || this.sample(now.duration_since(last)));
+            if sampled.await.is_err() {
+                return;
+            }
             last = now;
             self.watch_or_not().await;
         }
@@ -135,6 +145,22 @@ impl Dashboard {
             self.hot_keys.clear();
         }
         Ok(())
+    }
+
+    /// Writes a state document on a thread for blocking work, one at a time. With thousands of
+    /// policies it takes so long that requests would wait for it. Returns `None` if writing panicked.
+    async fn document(
+        self: Arc<Self>,
+        listeners: Vec<Arc<Connections>>,
+        view: View,
+    ) -> Option<Document> {
+        let turn = Arc::clone(&self.writing).lock_owned().await;
+        let written = tokio::task::spawn_blocking(move || {
+            // Kept until the document is written, also if the client does not wait for it.
+            let _turn = turn;
+            document::write(&self, &listeners, &view)
+        });
+        written.await.ok()
     }
 
     /// Notes that a client reads the state.

@@ -13,7 +13,7 @@ use hyper::body::{Bytes, Incoming};
 use slidegate_plot::STYLE;
 
 use super::Dashboard;
-use super::document::{self, View};
+use super::document::View;
 use super::events::{DashboardBody, EventStream};
 use super::key::{self, KeyName};
 use crate::http::error::{ApiError, ApiErrorKind};
@@ -59,11 +59,10 @@ pub(crate) async fn handle(
         "/dashboard/page.js" => {
             read_only(request).map(|()| asset("text/javascript; charset=utf-8", JS.into()))
         }
-        "/dashboard/state" => read_only(request).map(|()| {
-            dashboard.look();
-            let view = View::parse(request.uri().query());
-            reply::plain(&document::write(dashboard, listeners, &view)).map(DashboardBody::from)
-        }),
+        "/dashboard/state" => match read_only(request) {
+            Ok(()) => state(dashboard, listeners, View::parse(request.uri().query())).await,
+            Err(error) => Err(error),
+        },
         "/dashboard/events" => read_only(request).and_then(|()| {
             let view = View::parse(request.uri().query());
             events(dashboard, listeners, view)
@@ -75,6 +74,18 @@ pub(crate) async fn handle(
         _ => return None,
     };
     Some(reply)
+}
+
+async fn state(
+    dashboard: &Arc<Dashboard>,
+    listeners: &[Arc<Connections>],
+    view: View,
+) -> Result<Reply, ApiError> {
+    dashboard.look();
+    let written = Arc::clone(dashboard).document(listeners.to_vec(), view).await;
+    let failed = || ApiError::new(ApiErrorKind::Failed, "writing the state panicked");
+    let document = written.ok_or_else(failed)?;
+    Ok(reply::with_body(document.json.into(), true).map(DashboardBody::from))
 }
 
 async fn key_operation(

@@ -206,7 +206,7 @@ pub(super) fn decision(
 }
 
 /// A JSON reply, which no cache keeps if `is_get`.
-pub(super) fn with_body(body: Bytes, is_get: bool) -> Reply {
+pub(crate) fn with_body(body: Bytes, is_get: bool) -> Reply {
     let mut reply = with_json(body);
     if is_get {
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

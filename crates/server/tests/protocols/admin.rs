@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use slidegate::{FailureMode, Quota};
-use slidegate_server::admin::{Access, AdminState, Kind, MetricsSource, Page};
+use slidegate_server::admin::{Access, AdminState, Kind, MetricsSource, Page, ResultCounts};
+use slidegate_server::dashboard::Dashboard;
 use slidegate_server::engine::Engine;
 use slidegate_server::http::{HttpSettings, HttpState};
 use slidegate_server::spec::{PolicySpec, RedisPlace, RedisSpec, Rollout, Spec, StoreSpec};
@@ -48,6 +49,43 @@ async fn a_page_that_is_being_written_delays_no_other_request() {
     assert_eq!(other.get("/livez").await.status, 200);
     go_on.send(()).unwrap();
     assert_eq!(page.read(true).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_state_document_that_is_being_written_delays_no_other_request() {
+    let (engine, _clock) = engine(&spec());
+    let flag = Arc::default();
+    let reloads = Arc::new(ResultCounts::new("reloads_total", "Reloads.", &["ok", "failed"]));
+    let dashboard = Dashboard::new(Arc::clone(&engine), None, reloads, flag);
+    let state = AdminState::new(Arc::clone(&engine), Access::local());
+    let state = AdminState { dashboard: Some(dashboard), ..state };
+    let server = Running::of(Arc::new(state)).await;
+    for path in ["/dashboard/state", "/dashboard/events"] {
+        let (go_on, wait) = mpsc::channel();
+        let (begun, begins) = mpsc::channel();
+        let metrics = Arc::clone(engine.metrics());
+        // A document reads the counters of all gates, and waits for others that do.
+        let reader = std::thread::spawn(move || {
+            let mut is_first = true;
+            metrics.for_each_gate(|_, _, _| {
+                if core::mem::take(&mut is_first) {
+                    begun.send(()).unwrap();
+                    wait.recv_timeout(PATIENCE).unwrap();
+                }
+            });
+        });
+        begins.recv_timeout(PATIENCE).unwrap();
+        let mut page = Client::connect(server.address).await;
+        page.write(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await;
+        let mut other = Client::connect(server.address).await;
+        for _ in 0..3 {
+            assert_eq!(other.get("/livez").await.status, 200, "{path}");
+        }
+        go_on.send(()).unwrap();
+        reader.join().unwrap();
+        // Events are sent in pieces and have no length.
+        assert_eq!(page.read(path == "/dashboard/state").await.unwrap().status, 200, "{path}");
+    }
 }
 
 /// A family of a page: its type, and its samples by name and labels.
