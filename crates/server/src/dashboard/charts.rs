@@ -2,13 +2,17 @@
 
 use core::time::Duration;
 
-use slidegate::Quota;
+use slidegate::{Event, Quota};
 use slidegate_plot::{Axis, Chart, Color, Layout, Mark, Plot, Series, Unit};
 
 use super::history::{History, PERCENTILES, Rates};
 
 /// Points that a chart averages into one pixel or so.
 const POINTS_MAX: usize = 300;
+/// Events of a key that are drawn one by one.
+const EVENTS_MAX: usize = 2000;
+/// The width of a window in the chart of a key is at most 600 pixels.
+const STEPS: f64 = 1200.0;
 /// The height of the charts of all requests, in pixels.
 const HEIGHT: u32 = 220;
 
@@ -86,23 +90,33 @@ pub(super) fn latency(history: &History, width: u32, zone: Zone) -> String {
     chart.to_svg(&layout(width))
 }
 
-/// Draws the units of a key that count at each time of its window, and the limit.
-///
-/// `events` are times in milliseconds since the Unix epoch with units, oldest first.
-pub(super) fn window(
-    quota: &Quota,
-    events: &[(f64, u64)],
-    now: f64,
-    width: u32,
-    zone: Zone,
-) -> String {
+/// Returns the times of events in milliseconds since the Unix epoch, and their units. Of a longer
+/// list, those within a fraction of a pixel are one.
+fn merged(events: &[Event], window: f64) -> Vec<(f64, u64)> {
+    let step = if events.len() <= EVENTS_MAX { 0.0 } else { window / STEPS };
+    let mut merged: Vec<(f64, u64)> = Vec::new();
+    for Event { at, units, .. } in events {
+        let at = at.as_secs_f64() * 1000.0;
+        match merged.last_mut() {
+            Some((first, sum)) if at < *first + step => *sum = sum.saturating_add(*units),
+            _ => merged.push((at, *units)),
+        }
+    }
+    merged
+}
+
+/// Draws the units of a key that count at each time of its window, and the limit. `events` are in
+/// order, oldest first.
+pub(super) fn window(quota: &Quota, events: &[Event], now: f64, width: u32, zone: Zone) -> String {
     let now = zone.time(now);
     #[expect(clippy::cast_precision_loss, reason = "a chart needs few digits")]
     let as_float = |value: u64| value as f64;
     let window = quota.window().as_secs_f64() * 1000.0;
     let mut changes: Vec<(f64, f64)> = Vec::new();
-    let events = events.iter().map(|(at, units)| (zone.time(*at), *units));
-    for (at, units) in events.filter(|(at, _)| at + window >= now - window) {
+    let begin = Duration::from_secs_f64((now - zone.time(0.0) - 2.0 * window).max(0.0) / 1000.0);
+    let counted = &events[events.partition_point(|event| event.at < begin)..];
+    let counted = merged(counted, window).into_iter();
+    for (at, units) in counted.map(|(at, units)| (zone.time(at), units)) {
         changes.push((at, as_float(units)));
         changes.push((at + window, -as_float(units)));
     }
@@ -164,4 +178,24 @@ pub(super) fn millis(millis: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "exact until the year 287396")]
     let millis = millis as f64;
     millis
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(count: u64) -> Vec<Event> {
+        let at = |index| Duration::from_secs(1_700_000_000) + Duration::from_millis(index);
+        (0..count).map(|index| Event::new(at(index), 2)).collect()
+    }
+
+    #[test]
+    fn a_long_list_of_events_is_drawn_in_a_bounded_number_of_steps() {
+        let window = 1_000_000.0;
+        assert_eq!(merged(&events(2000), window).len(), 2000);
+        let long = merged(&events(1_000_000), window);
+        assert!(long.len() <= 1201, "{}", long.len());
+        assert_eq!(long.iter().map(|(_, units)| units).sum::<u64>(), 2_000_000);
+        assert!(long.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use slidegate::{Cost, ErrorKind};
+use slidegate::{Cost, Decision, ErrorKind, Event, Usage};
 use slidegate_gate::{Gate, TierId};
 
 use super::document::{millis, quotas, shown_key};
@@ -94,56 +94,78 @@ pub(super) async fn show(dashboard: &Dashboard, name: &KeyName<'_>) -> Result<Va
         Err(error) if error.kind() == ErrorKind::Unsupported => None,
         Err(error) => return Err(error.into()),
     };
-    let now = millis(wall_clock());
-    let at = |event: &slidegate::Event| event.at.as_secs_f64() * 1000.0;
-    let rows = gate.quotas(tier).iter().zip(decision.quotas()).enumerate();
-    let (width, zone) = (name.width.unwrap_or(640), charts::Zone::new(name.zone));
-    let rows: Vec<Value> = rows
-        .map(|(index, (quota, state))| {
-            let events = events.as_ref().map(|events| {
-                events.iter().map(|event| (at(event), event.units)).collect::<Vec<_>>()
-            });
-            json!({
-                "limit": quota.limit(),
-                "window": quota.window().as_secs_f64(),
-                "text": quota.to_string(),
-                "used": usage.units(index),
-                "remaining": state.remaining(),
-                "retry_after": state.retry_after().duration().map(|time| time.as_secs_f64()),
-                "reset_after": state.reset_after().as_secs_f64(),
-                "chart": events.map(|events| {
-                    charts::window(quota, &events, charts::millis(now), width, zone)
-                }),
+    let shown = Shown {
+        usage,
+        decision,
+        events,
+        width: name.width.unwrap_or(640),
+        zone: charts::Zone::new(name.zone),
+    };
+    let describe = move || shown.describe(&Found { gate, tier, key, id, is_secret });
+    // A long history takes so long that requests would wait for it.
+    let described = tokio::task::spawn_blocking(describe).await;
+    described.map_err(|_| ApiError::new(ApiErrorKind::Failed, "describing the key panicked"))
+}
+
+/// What the store knows about a key, and how it is shown.
+struct Shown {
+    usage: Usage,
+    decision: Decision,
+    /// `None` if the algorithm keeps none.
+    events: Option<Vec<Event>>,
+    width: u32,
+    zone: charts::Zone,
+}
+
+impl Shown {
+    fn describe(&self, found: &Found) -> Value {
+        let Self { usage, decision, events, width, zone } = self;
+        let Found { gate, tier, key, id, is_secret } = found;
+        let now = millis(wall_clock());
+        let rows = gate.quotas(*tier).iter().zip(decision.quotas()).enumerate();
+        let rows: Vec<Value> = rows
+            .map(|(index, (quota, state))| {
+                json!({
+                    "limit": quota.limit(),
+                    "window": quota.window().as_secs_f64(),
+                    "text": quota.to_string(),
+                    "used": usage.units(index),
+                    "remaining": state.remaining(),
+                    "retry_after": state.retry_after().duration().map(|time| time.as_secs_f64()),
+                    "reset_after": state.reset_after().as_secs_f64(),
+                    "chart": events.as_ref().map(|events| {
+                        charts::window(quota, events, charts::millis(now), *width, *zone)
+                    }),
+                })
             })
+            .collect();
+        let left_out = events.as_ref().map_or(0, |events| events.len().saturating_sub(EVENTS_MAX));
+        let events = events.as_ref().map(|events| {
+            let latest = events.iter().skip(left_out);
+            latest
+                .map(|event| json!([event.at.as_secs_f64() * 1000.0, event.units]))
+                .collect::<Vec<_>>()
+        });
+        json!({
+            "id": format!("{id:016x}"),
+            "policy": gate.name(),
+            "mode": gate.mode(),
+            "tier": tier.and_then(|tier| gate.tier_name(tier)),
+            "key": shown_key(key, *id, *is_secret),
+            "is_digest": is_secret,
+            "now": now,
+            "is_allowed": decision.is_allowed() && !decision.is_shadow_denied(),
+            "is_enforced": gate.is_enforced(key),
+            "is_blocked": decision.is_blocked(),
+            "remaining": decision.remaining(),
+            "retry_after": decision.retry_after().duration().map(|time| time.as_secs_f64()),
+            "reset_after": decision.reset_after().as_secs_f64(),
+            "quotas": rows,
+            "policy_quotas": quotas(gate.quotas(*tier)),
+            "events": events,
+            "left_out": left_out,
         })
-        .collect();
-    let left_out = events.as_ref().map_or(0, |events| events.len().saturating_sub(EVENTS_MAX));
-    let events = events.map(|events| {
-        events
-            .iter()
-            .skip(left_out)
-            .map(|event| json!([at(event), event.units]))
-            .collect::<Vec<_>>()
-    });
-    Ok(json!({
-        "id": format!("{id:016x}"),
-        "policy": gate.name(),
-        "mode": gate.mode(),
-        "tier": tier.and_then(|tier| gate.tier_name(tier)),
-        "key": shown_key(&key, id, is_secret),
-        "is_digest": is_secret,
-        "now": now,
-        "is_allowed": decision.is_allowed() && !decision.is_shadow_denied(),
-        "is_enforced": gate.is_enforced(&key),
-        "is_blocked": decision.is_blocked(),
-        "remaining": decision.remaining(),
-        "retry_after": decision.retry_after().duration().map(|time| time.as_secs_f64()),
-        "reset_after": decision.reset_after().as_secs_f64(),
-        "quotas": rows,
-        "policy_quotas": quotas(gate.quotas(tier)),
-        "events": events,
-        "left_out": left_out,
-    }))
+    }
 }
 
 /// Removes what counts against a key.
