@@ -95,6 +95,12 @@ impl NativeGate {
         Ok(quotas.flat_map(pair).collect())
     }
 
+    /// Denies a request without a key. Returns `false` if the policy is not enforced for all keys.
+    #[napi(catch_unwind)]
+    pub fn deny_without_key(&self) -> bool {
+        self.gate.deny_without_key(Caller::IN_PROCESS)
+    }
+
     /// Checks a request in Redis.
     #[napi(catch_unwind)]
     pub fn check_later<'env>(

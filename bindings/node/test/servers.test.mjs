@@ -81,6 +81,15 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
     })
   })
 
+  test(`${name}: a missing key is denied only if the policy is enforced for all keys`, async () => {
+    for (const [mode, status] of [['enforce', 403], ['shadow', 200], ['off', 200]]) {
+      const options = { limiter: limiterOf('1/minute', { mode }), key: { header: 'x-api-key' }, missingKey: 'deny' }
+      await serving(start, options, undefined, async (get) => {
+        for (let request = 0; request < 2; request += 1) assert.equal((await get('/')).status, status, mode)
+      })
+    }
+  })
+
   test(`${name}: a request without a key is counted by its address, separately from all keys`, async () => {
     const limiter = limiterOf('1/minute')
     await serving(start, { limiter, key: { header: 'x-api-key' } }, undefined, async (get) => {

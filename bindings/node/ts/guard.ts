@@ -25,7 +25,8 @@ export interface Limit<Req> {
   key?: KeyPart<Req> | KeyPart<Req>[]
   /**
    * The treatment of a request without a key: `ip`, the default, counts it by its address,
-   * separately from all other keys; `skip` allows it; `deny` rejects it with 403.
+   * separately from all other keys; `skip` allows it; `deny` rejects it with 403,
+   * if the policy is enforced for all keys.
    */
   missingKey?: 'ip' | 'skip' | 'deny'
   /** The number of units: 1 by default. */
@@ -206,7 +207,7 @@ export class Guard<Req> {
 
   private orMissing(request: Req, rule: Rule<Req>, key: string | null | undefined): string | symbol {
     if (key) return key
-    if (rule.missingKey === 'deny') return DENIED
+    if (rule.missingKey === 'deny') return rule.limiter.gate.denyWithoutKey() ? DENIED : SKIPPED
     return rule.missingKey === 'skip' ? SKIPPED : FALLBACK + this.address(request)
   }
 

@@ -24,6 +24,8 @@ export interface NativeGate {
   /** The number of the gate for `checkNow`, as long as this object exists. */
   readonly number: number
   quotas(tier: number): number[]
+  /** Whether a request without a key is denied, which is counted: not if the policy is not enforced for all keys. */
+  denyWithoutKey(): boolean
   checkLater(key: string, tier: number, cost: number): Promise<Float64Array>
   peek(key: string, tier: number, cost: number): NowOrLater<Float64Array>
   checkAtMost(key: string, cost: number): NowOrLater<Float64Array>

@@ -249,6 +249,11 @@ impl Limiter {
         call.run(py, Operation::Settle(receipt.ok_or_else(used)?, actual.0), notify)
     }
 
+    /// Denies a request without a key. Returns `False` if the policy is not enforced for all keys.
+    fn deny_without_key(&self) -> bool {
+        self.0.policy.deny_without_key(Caller::IN_PROCESS)
+    }
+
     /// Refunds a request that does not count, also at the candidate, unless its receipt was refunded
     /// or settled. Returns the new decision.
     #[pyo3(signature = (decision, *, notify = None))]

@@ -85,6 +85,13 @@ def test_rules_choose_key_cost_and_tier(client):
         assert ask("c") == 429
 
 
+@pytest.mark.parametrize(("mode", "status"), [("enforce", 403), ("shadow", 200), ("off", 200)])
+def test_a_missing_key_is_denied_only_if_the_policy_is_enforced(client, mode, status):
+    rule = RateLimit(Limiter("1/hour", mode=mode), key="header:x-user", missing_key="deny")
+    with asgi_server(starlette(rule)) as url:
+        assert [client.get(url).status_code for _ in range(2)] == [status] * 2
+
+
 def test_failures_count_and_successes_do_not(client):
     rule = RateLimit(Limiter("2/hour"), count="failed")
     with asgi_server(starlette(rule)) as url:

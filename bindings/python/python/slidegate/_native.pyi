@@ -261,6 +261,9 @@ class Limiter:
     def settle(self, receipt: Receipt, actual: int, *, notify: _Notify = None) -> int:
         """Corrects a reservation to its actual cost. Returns the units charged in total."""
 
+    def deny_without_key(self) -> bool:
+        """Denies and counts a request without a key. ``False`` if the policy is not enforced for all keys."""
+
     def uncount(self, decision: Decision, *, notify: _Notify = None) -> Decision:
         """Refunds a request that does not count, unless its receipt was refunded or settled.
 

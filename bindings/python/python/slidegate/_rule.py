@@ -46,6 +46,7 @@ class RateLimit:
                 of the request
     missing_key for a request without a key: ``"ip"`` counts it by    ``"ip"``
                 address, ``"skip"`` allows it, ``"deny"`` is 403
+                if the policy is enforced for all keys
     cost        units, or a function of the request                   1
     tier        name of a tier, or a function of the request          none
     skip        function; requests for which it is true are allowed   none
@@ -156,7 +157,9 @@ class RateLimit:
             if self._missing_key == "skip":
                 return None
             if self._missing_key == "deny":
-                raise NoKey
+                if self.limiter.deny_without_key():
+                    raise NoKey
+                return None
             # No header field contains a zero byte, so no client can choose this key.
             key = b"\0" + self.address(view).encode()
         elif not isinstance(key, (str, bytes)):
