@@ -13,16 +13,30 @@ use crate::servers::Failure;
 
 /// The reply to a call that timed out, which may still arrive.
 #[derive(Debug, Clone)]
-pub(crate) struct LateReply(Arc<Mutex<LateResult>>);
+pub(crate) struct LateReply {
+    call: Arc<Mutex<CallResult>>,
+    /// The number of the check, if one call carried the checks of several callers.
+    place: usize,
+}
 
-/// What is known about a call that timed out.
+/// What is known about a call.
+#[derive(Debug, PartialEq, Eq)]
+enum CallResult {
+    Pending,
+    /// Whether each check of the call has taken its units.
+    Executed(Vec<bool>),
+    Refused,
+    Lost,
+}
+
+/// What is known about a check or charge that timed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LateResult {
     /// The reply has not arrived yet.
     Pending,
     /// Redis has executed the call.
     Executed {
-        /// Whether every check of the call has taken its units.
+        /// Whether the check has taken its units.
         has_taken: bool,
     },
     /// Redis replied with an error, so it did nothing.
@@ -32,12 +46,12 @@ pub(crate) enum LateResult {
 }
 
 /// Sets the result of a [`LateReply`]. If it is dropped before, the reply is lost.
-pub(crate) struct LateReplySender(Arc<Mutex<LateResult>>);
+pub(crate) struct LateReplySender(Arc<Mutex<CallResult>>);
 
 impl LateReply {
     pub(crate) fn new() -> (LateReplySender, Self) {
-        let result = Arc::new(Mutex::new(LateResult::Pending));
-        (LateReplySender(Arc::clone(&result)), Self(result))
+        let call = Arc::new(Mutex::new(CallResult::Pending));
+        (LateReplySender(Arc::clone(&call)), Self { call, place: 0 })
     }
 
     /// Returns a reply that does not arrive.
@@ -45,18 +59,30 @@ impl LateReply {
         Self::new().1
     }
 
+    /// Returns the reply to one of the checks that the call carried.
+    pub(crate) fn of_check(self, place: usize) -> Self {
+        Self { place, ..self }
+    }
+
     pub(crate) fn result(&self) -> LateResult {
-        *self.0.lock()
+        match &*self.call.lock() {
+            CallResult::Pending => LateResult::Pending,
+            CallResult::Executed(taken) => {
+                LateResult::Executed { has_taken: taken.get(self.place) == Some(&true) }
+            }
+            CallResult::Refused => LateResult::Refused,
+            CallResult::Lost => LateResult::Lost,
+        }
     }
 }
 
 impl LateReplySender {
     pub(crate) fn send(self, reply: &Result<Value, Failure>) {
         *self.0.lock() = match reply {
-            Ok(Value::ServerError(_)) => LateResult::Refused,
-            Ok(value) => LateResult::Executed { has_taken: script::has_taken(value) },
-            Err(failure) if failure.is_unknown() => LateResult::Lost,
-            Err(_) => LateResult::Refused,
+            Ok(Value::ServerError(_)) => CallResult::Refused,
+            Ok(value) => CallResult::Executed(script::taken(value)),
+            Err(failure) if failure.is_unknown() => CallResult::Lost,
+            Err(_) => CallResult::Refused,
         };
     }
 }
@@ -64,16 +90,16 @@ impl LateReplySender {
 impl Drop for LateReplySender {
     fn drop(&mut self) {
         let mut result = self.0.lock();
-        if *result == LateResult::Pending {
-            *result = LateResult::Lost;
+        if *result == CallResult::Pending {
+            *result = CallResult::Lost;
         }
     }
 }
 
-/// Equal for the same call.
+/// Equal for the same check of the same call.
 impl PartialEq for LateReply {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.call, &other.call) && self.place == other.place
     }
 }
 

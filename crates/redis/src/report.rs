@@ -429,6 +429,7 @@ impl Record {
     /// Adds units to the last entry if it is recent, otherwise to a new one. Returns the units that
     /// were dropped.
     fn add(&mut self, units: u64, sent: PriorCall, now: Instant) -> u64 {
+        self.resolve_checks();
         let is_full = self.admitted.len() >= ENTRIES_MAX;
         let span = self.window / CHARGES_PER_WINDOW;
         if let Some(entry) = self.admitted.last_mut()
@@ -447,6 +448,19 @@ impl Record {
         let dropped = if is_full { self.admitted.remove(0).units } else { 0 };
         self.admitted.push(Admitted { first: now, last: now, units, sent });
         dropped
+    }
+
+    /// Applies the late replies to checks that have arrived, so that entries of one key do not accumulate.
+    fn resolve_checks(&mut self) {
+        self.admitted.retain_mut(|entry| {
+            let is_check = matches!(entry.sent, PriorCall::Check(_));
+            match entry.sent.is_missing() {
+                Some(true) if is_check => entry.sent = PriorCall::None,
+                Some(false) if is_check => return false,
+                _ => {}
+            }
+            true
+        });
     }
 
     /// Removes entries that no longer count. Returns the units that were not reported in time.

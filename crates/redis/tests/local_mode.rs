@@ -414,7 +414,7 @@ fn charges_refused_after_their_deadline_are_repeated() {
         assert!(limiter.check_cost("k", Cost::new(40).unwrap()).await.is_degraded());
         // A report is a call without effect, and the charge. Only the reply to the charge is too late.
         eventually("a late refusal", async || {
-            proxy.delay_replies(DEADLINE * 3 / 4);
+            proxy.delay_replies(DEADLINE / 2);
             command::<()>(&server, "CONFIG", "RESETSTAT");
             let stats = |section| command::<String>(&server, "INFO", section);
             eventually("a call", async || stats("commandstats").contains("evalsha")).await;
@@ -432,24 +432,27 @@ fn charges_refused_after_their_deadline_are_repeated() {
     });
 }
 
-// Checks that share a call share its late reply.
+// Checks that share a call have a part of its late reply each: a denied one says nothing about others.
 #[test]
 fn batches_that_redis_counted_after_their_deadline_are_not_reported() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         let proxy = Proxy::in_front_of(&server).unwrap();
-        let limiters = processes(proxy.url(), 1, 100).await;
-        let limiter = &limiters[0];
-        let (keys, mut decisions) = (["a", "b", "c"], Vec::new());
+        let limiter = limiter_with_breaker(proxy.url(), 100, 100, HOUR_MS, 1);
+        connect(&limiter).await;
+        let (keys, mut decisions) = (["a", "b", "used up", "c"], Vec::new());
         // Loads the script.
         limiter.check_many(&["x", "y"], Cost::ONE, &mut Vec::new()).await;
+        let all = Cost::new(100).unwrap();
+        assert!(limiter.check_cost("used up", all).await.is_allowed());
         proxy.delay_replies(DEADLINE * 2);
         limiter.check_many(&keys, Cost::ONE, &mut decisions).await;
-        assert!(decisions.iter().all(|decision| decision.is_allowed() && decision.is_degraded()));
+        assert!(decisions.iter().all(slidegate::Decision::is_degraded));
+        let allowed: Vec<_> = decisions.iter().map(slidegate::Decision::is_allowed).collect();
+        assert_eq!(allowed, [true, true, false, true]);
         proxy.delay_replies(Duration::ZERO);
         // Denied by the local limiter until the key is reported, and then by Redis.
-        let all = Cost::new(100).unwrap();
-        for key in keys {
+        for key in ["a", "b", "c"] {
             let is_degraded = async || limiter.check_cost(key, all).await.is_degraded();
             eventually("a decision by Redis", async || !is_degraded().await).await;
             assert_eq!(used(&server, key).await, 1);

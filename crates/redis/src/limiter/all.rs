@@ -155,7 +155,12 @@ impl Redis {
             let decisions = self.call_parts(parts, check, until).await;
             // While their slot is migrating, the keys may be on two nodes.
             if !decisions.as_ref().is_err_and(|failure| failure.kind == FailureKind::KeysSplit) {
-                return decisions;
+                // A policy in shadow mode takes its units independently of the others, and a late reply
+                // shows only whether the first has taken them.
+                let has_shadow = asks.iter().any(RedisAsk::is_shadow);
+                return decisions.map_err(|failure| {
+                    if has_shadow { failure.with_late_reply(None) } else { failure }
+                });
             }
         }
         // The late reply would be that of one part. The others may have been refunded.

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 pub(crate) use limits::ScriptLimits;
 pub(crate) use op::{CHARGES_MAX, Charge, KeyOp, Op, arguments, time};
-pub(crate) use reply::{KeyReply, has_taken, parse};
+pub(crate) use reply::{KeyReply, parse, taken};
 
 /// Selects a script: that of one algorithm, or of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

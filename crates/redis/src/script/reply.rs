@@ -121,13 +121,16 @@ pub(crate) fn parse(reply: Value, ops: &[KeyOp<'_>]) -> Result<ScriptReply, Erro
     }
 }
 
-/// Returns `true` if every check of a call has taken its units. Of keys that were decided together,
-/// only the first is considered: either all are taken or none.
-pub(crate) fn has_taken(reply: &Value) -> bool {
-    match reply {
+/// Returns whether each check of a call has taken its units. Of keys that were decided together, the
+/// first is considered: either all are taken or none, unless a policy is in shadow mode.
+pub(crate) fn taken(reply: &Value) -> Vec<bool> {
+    let has_taken = |reply: &Value| match reply {
         Value::BulkString(bytes) => bytes.get(7).is_some_and(|byte| u64::from(*byte) == TAKEN),
-        Value::Array(replies) => replies.iter().all(has_taken),
         _ => false,
+    };
+    match reply {
+        Value::Array(replies) => replies.iter().map(has_taken).collect(),
+        reply => vec![has_taken(reply)],
     }
 }
 

@@ -14,7 +14,7 @@ use futures_util::future::{Either, select};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, Value};
 use slidegate::DegradedReason;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
 use super::background::BackgroundTask;
@@ -29,6 +29,8 @@ pub(super) struct Link {
     source: Source,
     state: watch::Sender<LinkState>,
     keeper: BackgroundTask,
+    /// Bounds the calls that timed out and whose reply is still awaited.
+    late_calls: Arc<Semaphore>,
 }
 
 /// The source of connections.
@@ -110,6 +112,10 @@ const STABLE: Duration = Duration::from_secs(1);
 /// The longest time to wait for the reply to a call that timed out.
 const LATE_MAX: Duration = Duration::from_secs(60);
 
+/// The maximum number of calls whose late replies are awaited. Others are given up: the client library
+/// does not send them if it has not done so yet.
+const LATE_CALLS_MAX: usize = 64;
+
 /// The longest pause between two attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -131,7 +137,13 @@ impl Link {
     }
 
     fn of(source: Source, state: LinkState) -> Self {
-        Self { source, state: watch::Sender::new(state), keeper: BackgroundTask::default() }
+        let late_calls = Arc::new(Semaphore::new(LATE_CALLS_MAX));
+        Self {
+            source,
+            state: watch::Sender::new(state),
+            keeper: BackgroundTask::default(),
+            late_calls,
+        }
     }
 
     /// The connection, if there is one.
@@ -189,7 +201,8 @@ impl Link {
     }
 
     /// Waits in the background for the reply to a call that timed out, until the connection is
-    /// dropped. Returns `None` for a connection of the user, which a pool may be waiting for.
+    /// dropped. Returns `None` for a connection of the user, which a pool may be waiting for, and if too
+    /// many replies are awaited.
     pub(super) fn receive_late(
         &self,
         connection: NodeConnection,
@@ -198,9 +211,11 @@ impl Link {
         if matches!(self.source, Source::Given(_)) {
             return None;
         }
+        let permit = Arc::clone(&self.late_calls).try_acquire_owned().ok()?;
         let (sender, late_reply) = LateReply::new();
         let mut state = self.state.subscribe();
         tokio::spawn(async move {
+            let _permit = permit;
             let dropped = pin!(state.wait_for(|state| !state.is_up(connection.number)));
             if let Ok(Either::Left((reply, _))) = timeout(LATE_MAX, select(reply, dropped)).await
                 && connection.is_trusted()
