@@ -530,10 +530,11 @@ impl<W: Window> Shard<W> {
 
     /// Adds a key whose units the caller records next. Returns `None` if it does not fit.
     pub(super) fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
+        let at = self.place_key(request, shared);
         // When the key expires depends on the units that the caller records. Until they are known, zero
         // is the only safe lower bound.
         self.idle.include(0);
-        self.place_key(request, shared)
+        at
     }
 
     /// Adds a key with the units that the sketches estimate for it. Returns `None`, and counts an

@@ -90,10 +90,10 @@ pub(super) fn latency(history: &History, width: u32, zone: Zone) -> String {
     chart.to_svg(&layout(width))
 }
 
-/// Returns the times of events in milliseconds since the Unix epoch, and their units. Of a longer
-/// list, those within a fraction of a pixel are one.
+/// Returns the times of events of the last two windows in milliseconds since the Unix epoch, and their
+/// units. Of a longer list, those within a fraction of a pixel are one.
 fn merged(events: &[Event], window: f64) -> Vec<(f64, u64)> {
-    let step = if events.len() <= EVENTS_MAX { 0.0 } else { window / STEPS };
+    let step = if events.len() <= EVENTS_MAX { 0.0 } else { 2.0 * window / STEPS };
     let mut merged: Vec<(f64, u64)> = Vec::new();
     for Event { at, units, .. } in events {
         let at = at.as_secs_f64() * 1000.0;

@@ -93,6 +93,10 @@ impl EventStream {
 impl Drop for EventStream {
     fn drop(&mut self) {
         self.dashboard.subscribers.fetch_sub(1, Ordering::Relaxed);
+        // The document has no reader any more. One that waits for its turn is not written.
+        if let Some(writing) = &self.writing {
+            writing.abort();
+        }
     }
 }
 
