@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 
 import { Limiter } from 'slidegate'
+import { rateLimit } from 'slidegate/http'
 
 import { FRAMEWORKS } from './support/apps.mjs'
 import { until } from './support/until.mjs'
@@ -83,4 +84,39 @@ test('node:http: an error of a check is reported, and the response is 500', asyn
   } finally {
     await app.close()
   }
+})
+
+test('node:http: an `onError` that fails does not end the process', async (context) => {
+  const failure = new Error('no log')
+  const logged = context.mock.method(console, 'error', () => {})
+  const failing = {
+    now: () => {
+      throw failure
+    },
+    later: async () => {
+      throw failure
+    },
+  }
+  for (const onError of Object.values(failing)) {
+    const key = () => {
+      throw new Error('no database')
+    }
+    const app = await FRAMEWORKS['node:http']({ limiter: limiterOf('1/hour'), key, onError })
+    try {
+      assert.equal(await statusOf({ port: app.port, host: '127.0.0.1' }), 500)
+    } finally {
+      await app.close()
+    }
+  }
+  assert.deepEqual(logged.mock.calls.map(({ arguments: [error] }) => error), [failure, failure])
+})
+
+test('a socket without addresses is not taken for a unix socket', async () => {
+  const limiter = limiterOf('1/hour')
+  const errors = []
+  const limit = rateLimit({ limiter, onError: (error) => errors.push(error.message) })
+  const response = { setHeader() {}, getHeader() {}, on() {}, end() {}, headersSent: false }
+  assert.equal(await limit({ headers: {}, socket: {} }, response), false)
+  assert.deepEqual(limiter.usage('127.0.0.1'), [0])
+  assert.match(errors.join(), /no client address/)
 })

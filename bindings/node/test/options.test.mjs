@@ -65,7 +65,18 @@ test('the Fastify plugin accepts the options of register', async () => {
   await assert.rejects(async () => other.register(slidegate, { limiter, keys: 'ip' }), { code: 'setting' })
 })
 
-for (const [name, skip] of Object.entries({ now: () => 1, later: async () => 1 })) {
+// A query of a database library is no promise, but has a `then`.
+const query = (result) => ({ then: (done) => done(result) })
+
+test('a query that `skip` returns is awaited', async () => {
+  const counting = new Limiter({ name: 'api', quotas: '1/minute' })
+  const limit = http({ limiter: counting, key: () => 'k', skip: () => query(undefined) })
+  const response = { setHeader() {}, getHeader() {}, on() {} }
+  assert.equal(await limit({ headers: {}, socket: {} }, response), true)
+  assert.deepEqual(counting.usage('k'), [1])
+})
+
+for (const [name, skip] of Object.entries({ now: () => 1, later: async () => 1, query: () => query(1) })) {
   test(`a truthy result of \`skip\` skips the request (${name})`, async () => {
     const counting = new Limiter({ name: 'api', quotas: '1/minute' })
     const limit = http({ limiter: counting, key: () => 'k', skip })

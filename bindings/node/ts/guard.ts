@@ -135,17 +135,22 @@ export class Guard<Req> {
 
   /** Checks a request. Returns `null` if it is not limited. The result is a promise only if it has to be. */
   check(request: Req): Maybe<Checked | null> {
-    const skipped = this.options.skip?.(request)
-    if (skipped instanceof Promise) {
-      return skipped.then((skipped) => (skipped ? null : this.checkRules(request)))
+    const skipped: unknown = this.options.skip?.(request)
+    // Not only a `Promise`: a query of many database libraries has a `then` too, and is truthy.
+    if (typeof (skipped as PromiseLike<unknown> | undefined)?.then === 'function') {
+      return Promise.resolve(skipped).then((skipped) => (skipped ? null : this.checkRules(request)))
     }
     return skipped ? null : this.checkRules(request)
   }
 
-  /** Passes an error to `onError`. */
+  /** Passes an error to `onError`. Never throws, because some callers are listeners of events. */
   report(error: unknown, request: Req): void {
-    if (this.options.onError === undefined) console.error(error)
-    else this.options.onError(error, request)
+    const onError: (error: unknown, request: Req) => unknown = this.options.onError ?? console.error
+    try {
+      Promise.resolve(onError(error, request)).catch(console.error)
+    } catch (failure) {
+      console.error(failure)
+    }
   }
 
   private checkRules(request: Req): Maybe<Checked | null> {

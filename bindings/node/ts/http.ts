@@ -3,7 +3,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import { Guard, writeHeaders, type Checked, type GuardOptions, type RequestView } from './guard.js'
-import { peerOf } from './peer.js'
+import { isDisconnected, peerOf } from './peer.js'
 
 /** Options of `rateLimit`. */
 export interface RateLimitOptions<Req extends IncomingMessage = IncomingMessage> extends GuardOptions<Req> {
@@ -47,7 +47,7 @@ export function rateLimit<Req extends IncomingMessage = IncomingMessage>(options
       if (!response.headersSent) response.statusCode = 500
       response.end()
       // Clients that disconnect before the check are not errors of the server.
-      if (peerOf(request.socket) !== undefined) guard.report(error, request)
+      if (!isDisconnected(request.socket)) guard.report(error, request)
     }
     return false
   }
