@@ -143,10 +143,15 @@ impl Plan {
             "Leases decide most checks of a hot key without a call (docs/redis.md).",
         ];
         if arguments.denied > 0 {
-            self.notes.push(match arguments.processes {
-                None => "Every denial is counted as a call. With --processes, the deny cache is included.",
-                Some(_) => "A process repeats a denial for up to 100 ms, or until units are freed (docs/redis.md).",
-            });
+            match arguments.processes {
+                None => self.notes.push(
+                    "Every denial is counted as a call. With --processes, the deny cache is included.",
+                ),
+                Some(_) if arguments.keys <= DENY_CACHE_KEYS => self.notes.push(
+                    "A process repeats a denial for up to 100 ms, or until units are freed (docs/redis.md).",
+                ),
+                Some(_) => {}
+            }
         }
         if matches!(arguments.algorithm, Algorithm::Log | Algorithm::LogCapped { .. }) {
             let sent = decisions * allowed_share(arguments) * REDIS_REPLICATION.value;
@@ -170,9 +175,11 @@ impl Plan {
                 let how = format!("allowed + min(denied, {processes} * (10 * keys + allowed))");
                 (allowed + denied, how)
             }
-            Some(_) if arguments.denied > 0 => {
-                (decisions, "decisions; denials of more than 10,000 keys are not cached".to_owned())
-            }
+            Some(_) if arguments.denied > 0 => (
+                decisions,
+                "decisions; with more than 10,000 keys, the deny cache is not counted on"
+                    .to_owned(),
+            ),
             _ => (decisions, "decisions".to_owned()),
         };
         self.add("calls per second", calls, grouped_float(calls), how)
