@@ -1,7 +1,7 @@
 //! Keys that do not fit in the table: the sketches decide for them and count their units.
 
-use super::decide::Request;
-use super::shard::{Shard, Shared};
+use super::decide::{Request, deny_full};
+use super::shard::{OnFull, Shard, Shared};
 use super::sketch::Sketch;
 use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
@@ -9,8 +9,20 @@ use crate::sync::atomic::Ordering;
 use crate::window::Window;
 
 impl<W: Window> Shard<W> {
-    /// Decides for a key by the sketches alone. Takes the units if allowed and `take` is set.
-    pub(super) fn check_overflow(
+    /// Decides for a key that does not fit into the table. Takes the units if allowed and `take` is set.
+    pub(super) fn decide_without_slot(
+        &mut self,
+        request: &Request<'_>,
+        shared: &Shared,
+        take: bool,
+    ) -> Decision {
+        match shared.on_full.get() {
+            OnFull::Deny => deny_full(request, shared),
+            OnFull::Overflow | OnFull::Lru => self.decide_by_sketches(request, shared, take),
+        }
+    }
+
+    fn decide_by_sketches(
         &mut self,
         request: &Request<'_>,
         shared: &Shared,
@@ -28,7 +40,9 @@ impl<W: Window> Shard<W> {
             let retry =
                 if passes { 0 } else { sketch.retry(fingerprint, quota.limit, cost, moment.now) };
             let taken = if allowed && take { cost } else { 0 };
-            sketch.add(fingerprint, taken);
+            if taken > 0 {
+                sketch.add(fingerprint, taken);
+            }
             let used = estimate.saturating_add(taken);
             QuotaDecision::from_nanos(
                 quota.limit,

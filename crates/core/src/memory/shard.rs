@@ -9,9 +9,7 @@
 use std::time::{Duration, Instant};
 
 use super::blocks::Blocks;
-use super::decide::{
-    CompactDecision, Request, check_one_known, check_window, decide, deny_full, look, seed,
-};
+use super::decide::{CompactDecision, Request, check_one_known, check_window, decide, look, seed};
 use super::evict::{IdleBound, SWEEP_FOR_NEW};
 use super::longest::Longest;
 use super::resets::{NoteBudget, Resets};
@@ -313,10 +311,7 @@ impl<W: Window> Shard<W> {
                 && request.limits.quotas().iter().all(|quota| request.cost <= quota.limit)
                 && !self.has_room_now(shared) =>
             {
-                match shared.on_full.get() {
-                    OnFull::Deny => deny_full(&request, shared),
-                    _ => self.check_overflow(&request, shared, false),
-                }
+                self.decide_without_slot(&request, shared, false)
             }
             None => {
                 let estimates = self.estimates(&request);
@@ -511,10 +506,7 @@ impl<W: Window> Shard<W> {
             return self.peek_ignoring_blocks(request, shared);
         }
         let Some(at) = self.place_key(request, shared) else {
-            return match shared.on_full.get() {
-                OnFull::Deny => deny_full(request, shared),
-                OnFull::Overflow | OnFull::Lru => self.check_overflow(request, shared, true),
-            };
+            return self.decide_without_slot(request, shared, true);
         };
         let window = self.slots.window(at);
         let decision = decide(window, request, shared, true);

@@ -11,8 +11,8 @@
 use core::task::Waker;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::decide::{Request, decide, deny_full};
-use super::shard::{LockTimer, OnFull, Shard, Shared};
+use super::decide::{Request, decide};
+use super::shard::{LockTimer, Shard, Shared};
 use crate::decision::Decision;
 use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -293,7 +293,7 @@ impl<W: Window> Shard<W> {
         }
         let found = self.slots.find(fingerprint);
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
-            let decision = self.decide_without_slot(&request, shared);
+            let decision = self.decide_without_slot(&request, shared, true);
             return if decision.is_allowed() {
                 EnqueueResult::Granted(decision)
             } else {
@@ -367,7 +367,7 @@ impl<W: Window> Shard<W> {
             return confirm;
         }
         self.leave(&request, id, shared, wakers);
-        let decision = self.decide_without_slot(&request, shared);
+        let decision = self.decide_without_slot(&request, shared, true);
         if decision.is_allowed() { Confirm::Granted(decision) } else { Confirm::Denied(decision) }
     }
 
@@ -477,14 +477,6 @@ impl<W: Window> Shard<W> {
         for waiter in &mut queue.waiters {
             waiter.place.due = moment.now;
             wakers.woken.extend(waiter.waker.take());
-        }
-    }
-
-    fn decide_without_slot(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
-        if shared.on_full.get() == OnFull::Deny {
-            deny_full(request, shared)
-        } else {
-            self.check_overflow(request, shared, true)
         }
     }
 }
