@@ -232,14 +232,8 @@ fn split(result: CallResult, count: usize) -> Box<dyn Iterator<Item = CallResult
             let failure = Failure::unknown(DegradedReason::BadReply, "one reply to many checks");
             Box::new(core::iter::repeat_n(Err(failure), count))
         }
-        Err(failure) if failure.late_reply.is_some() => {
-            let of_check = move |place| {
-                let late_reply = failure.late_reply.clone().map(|reply| reply.of_check(place));
-                Err(failure.clone().with_late_reply(late_reply))
-            };
-            Box::new((0..count).map(of_check))
-        }
-        other => Box::new(core::iter::repeat_n(other, count)),
+        Ok(reply) => Box::new(core::iter::repeat_n(Ok(reply), count)),
+        Err(failure) => Box::new((0..count).map(move |place| Err(failure.clone().of_check(place)))),
     }
 }
 

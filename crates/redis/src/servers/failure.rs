@@ -62,6 +62,12 @@ impl Failure {
         Self::new(FailureKind::Unknown, reason, why)
     }
 
+    /// Returns the failure for one of the checks that the call carried.
+    pub(crate) fn of_check(mut self, place: usize) -> Self {
+        self.late_reply = self.late_reply.map(|reply| reply.of_check(place));
+        self
+    }
+
     /// Sets the reply that may still arrive.
     pub(crate) fn with_late_reply(mut self, late_reply: Option<LateReply>) -> Self {
         self.late_reply = late_reply;
