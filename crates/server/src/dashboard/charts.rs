@@ -11,7 +11,7 @@ use super::history::{History, PERCENTILES, Rates};
 const POINTS_MAX: usize = 300;
 /// Events of a key that are drawn one by one.
 const EVENTS_MAX: usize = 2000;
-/// The width of a window in the chart of a key is at most 600 pixels.
+/// Steps in which more events are drawn, about two for each pixel of two windows.
 const STEPS: f64 = 1200.0;
 /// The height of the charts of all requests, in pixels.
 const HEIGHT: u32 = 220;
@@ -37,16 +37,11 @@ impl Zone {
 
 /// Draws the requests per second of all policies, or of one.
 pub(super) fn requests(history: &History, rates: &Rates, width: u32, zone: Zone) -> String {
-    let width_of_point = history.times().len().div_ceil(POINTS_MAX).max(1);
     let skip = history.times().len().saturating_sub(rates.seconds().len());
     let seconds: Vec<(u64, [u32; 3])> =
         history.times().skip(skip).zip(rates.seconds().copied()).collect();
     let series = |name: &str, color, index: usize| {
-        // Aligned to the clock, so that points do not flicker from second to second.
-        let parts = seconds.chunk_by(|(one, _), (other, _)| {
-            part_of(*one, width_of_point) == part_of(*other, width_of_point)
-        });
-        let points = parts.map(|part| {
+        let points = parts(history, &seconds).map(|part| {
             let sum: f64 = part.iter().map(|(_, second)| f64::from(second[index])).sum();
             #[expect(clippy::cast_precision_loss, reason = "it is at most 900")]
             let mean = sum / part.len() as f64;
@@ -72,14 +67,10 @@ pub(super) fn requests(history: &History, rates: &Rates, width: u32, zone: Zone)
 pub(super) fn latency(history: &History, width: u32, zone: Zone) -> String {
     let mut chart =
         Chart::new("Time to decide").x(time_axis(history, zone)).y(Axis::new(Unit::Seconds).log());
-    let width_of_point = history.times().len().div_ceil(POINTS_MAX).max(1);
     let seconds: Vec<_> = history.times().zip(history.latencies()).collect();
     for (index, (name, _)) in PERCENTILES.into_iter().enumerate() {
-        // Aligned to the clock, as above. A point is the maximum, so that no spike is lost.
-        let parts = seconds.chunk_by(|(one, _), (other, _)| {
-            part_of(*one, width_of_point) == part_of(*other, width_of_point)
-        });
-        let points = parts.map(|part| {
+        let points = parts(history, &seconds).map(|part| {
+            // The maximum, so that no spike is lost.
             let most = part.iter().filter_map(|(_, latency)| latency[index]).max();
             let seconds = most.map_or(f64::NAN, |nanos| Duration::from_nanos(nanos).as_secs_f64());
             (zone.time(millis(part[0].0)), seconds)
@@ -162,8 +153,15 @@ fn layout(width: u32) -> Layout {
     Layout::WIDE.size(width.clamp(280, 1600), HEIGHT)
 }
 
-fn part_of(at: u64, seconds: usize) -> u64 {
-    at / 1000 / u64::try_from(seconds).unwrap_or(1).max(1)
+/// Divides the seconds of a chart into the parts of its points. They are aligned to the clock, so that
+/// points do not flicker from second to second.
+fn parts<'a, T>(
+    history: &History,
+    seconds: &'a [(u64, T)],
+) -> impl Iterator<Item = &'a [(u64, T)]> {
+    let width =
+        1000 * u64::try_from(history.times().len().div_ceil(POINTS_MAX)).unwrap_or(1).max(1);
+    seconds.chunk_by(move |(one, _), (other, _)| one / width == other / width)
 }
 
 /// The last 15 minutes, also while there are fewer seconds.

@@ -57,6 +57,14 @@ fn page(address: SocketAddr) -> String {
     format!("http://{address}/dashboard")
 }
 
+/// Opens the page of a daemon, and waits until it is live.
+fn opened(daemon: &Daemon) -> Browser {
+    let browser = Browser::start(1280, 1000).unwrap();
+    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    shows(&browser, "#status", "live");
+    browser
+}
+
 /// Checks the console, and the rules of axe-core, light and dark. Pictures of the page are written to
 /// `target/tmp/dashboard`, to be looked at.
 fn is_clean(browser: &Browser, name: &str) {

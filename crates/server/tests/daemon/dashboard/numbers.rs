@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 use slidegate_testkit::server::{Browser, RedisServer, poll};
 
-use super::{POLICIES, page, policy, shows, state};
+use super::{POLICIES, opened, policy, state};
 use crate::process::{Daemon, Folder, output, post};
 
 /// The samples of `/metrics`.
@@ -247,9 +247,7 @@ fn the_page_shows_the_numbers_of_the_state_document() {
     let folder = Folder::new("numbers_page");
     let redis = RedisServer::start().unwrap();
     let daemon = busy(&folder, &redis);
-    let browser = Browser::start(1280, 1000).unwrap();
-    browser.open(&page(daemon.announced("dashboard"))).unwrap();
-    shows(&browser, "#status", "live");
+    let browser = opened(&daemon);
     // What the page has is compared with `/metrics`, too.
     let of_page = || {
         serde_json::from_str(

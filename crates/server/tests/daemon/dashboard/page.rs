@@ -5,16 +5,14 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 use slidegate_testkit::server::{Browser, RedisServer, poll};
 
-use super::{POLICIES, becomes_hot, is_clean, page, policy, shows, state};
+use super::{POLICIES, becomes_hot, is_clean, opened, page, policy, shows, state};
 use crate::process::{Daemon, Folder, exchange, output, output_without_reader, post};
 
 #[test]
 fn the_page_shows_the_numbers_of_the_api_and_of_the_metrics_and_updates() {
     let folder = Folder::new("dashboard_numbers");
     let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
-    let browser = Browser::start(1280, 1000).unwrap();
-    browser.open(&page(daemon.announced("dashboard"))).unwrap();
-    shows(&browser, "#status", "live");
+    let browser = opened(&daemon);
     shows(&browser, "#key-rows", "No requests yet");
     is_clean(&browser, "start");
 
@@ -94,9 +92,7 @@ fn top_prints_the_same_numbers() {
 fn a_key_is_shown_with_its_window_and_can_be_reset() {
     let folder = Folder::new("dashboard_reset");
     let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
-    let browser = Browser::start(1280, 1000).unwrap();
-    browser.open(&page(daemon.announced("dashboard"))).unwrap();
-    shows(&browser, "#status", "live");
+    let browser = opened(&daemon);
     becomes_hot(&daemon, "api", "alice", "alice");
     daemon.allowed("api", "alice", 5);
     shows(&browser, "#key-rows", "alice");
@@ -131,9 +127,7 @@ fn a_key_is_shown_with_its_window_and_can_be_reset() {
 fn hostile_keys_are_shown_as_text_and_secret_keys_as_digests() {
     let folder = Folder::new("dashboard_hostile");
     let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
-    let browser = Browser::start(1280, 1000).unwrap();
-    browser.open(&page(daemon.announced("dashboard"))).unwrap();
-    shows(&browser, "#status", "live");
+    let browser = opened(&daemon);
     let hostile = "%3Cimg%20src%3Dx%20onerror%3D%22window.hacked%3D1%22%3E%3C%2Fsvg%3E";
     becomes_hot(&daemon, "api", hostile, "<img src=x onerror=");
     becomes_hot(&daemon, "login", "a-secret-token", "hash:");
@@ -209,9 +203,7 @@ fn a_failed_reload_and_a_store_that_does_not_reply_are_shown() {
     );
     let path = folder.write("limits.yaml", &format!("slidegate: 1\n{shared}"));
     let daemon = Daemon::with_config(&path);
-    let browser = Browser::start(1280, 1000).unwrap();
-    browser.open(&page(daemon.announced("dashboard"))).unwrap();
-    shows(&browser, "#status", "live");
+    let browser = opened(&daemon);
     assert!(daemon.check("orders", "alice"));
     shows(&browser, "#store-rows", "reachable");
     shows(&browser, "#store-rows", "closed");
@@ -247,8 +239,7 @@ fn a_policy_whose_mode_has_changed_has_one_candidate_line() {
         )
     };
     let daemon = Daemon::with_config(&folder.write("limits.yaml", &config("shadow")));
-    let browser = Browser::start(1280, 1000).unwrap();
-    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    let browser = opened(&daemon);
     daemon.allowed("api", "alice", 3);
     shows(&browser, "#policy-rows tr[data-key='api shadow']", "3 in all");
     folder.write("limits.yaml", &config("enforce"));
@@ -275,9 +266,7 @@ fn a_policy_whose_mode_has_changed_has_one_candidate_line() {
 fn a_silent_daemon_is_shown_as_lost() {
     let folder = Folder::new("dashboard_silence");
     let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
-    let browser = Browser::start(1280, 1000).unwrap();
-    browser.open(&page(daemon.announced("dashboard"))).unwrap();
-    shows(&browser, "#status", "live");
+    let browser = opened(&daemon);
     daemon.signal("STOP");
     shows(&browser, "#status", "no connection");
     daemon.signal("CONT");
@@ -289,9 +278,7 @@ fn a_silent_daemon_is_shown_as_lost() {
 fn a_late_reply_does_not_replace_the_key_that_was_opened_after_it() {
     let folder = Folder::new("dashboard_race");
     let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
-    let browser = Browser::start(1280, 1000).unwrap();
-    browser.open(&page(daemon.announced("dashboard"))).unwrap();
-    shows(&browser, "#status", "live");
+    let browser = opened(&daemon);
     let script = "const real = window.fetch;
         let held = false;
         window.fetch = async (path, options) => {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use slidegate_testkit::server::{Browser, poll};
 
-use super::{POLICIES, becomes_hot, is_clean, page, shows};
+use super::{POLICIES, becomes_hot, is_clean, opened, page, shows};
 use crate::process::{Daemon, Folder};
 
 /// Presses a key of the keyboard, whatever has the focus.
@@ -54,9 +54,7 @@ fn becomes(browser: &Browser, dialog: &str, open: bool) {
 fn a_key_is_opened_and_reset_with_the_keyboard_alone() {
     let folder = Folder::new("dashboard_keyboard");
     let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
-    let browser = Browser::start(1280, 1000).unwrap();
-    browser.open(&page(daemon.announced("dashboard"))).unwrap();
-    shows(&browser, "#status", "live");
+    let browser = opened(&daemon);
     becomes_hot(&daemon, "api", "alice", "alice");
     daemon.allowed("api", "alice", 5);
     shows(&browser, "#key-rows", "alice");
