@@ -13,6 +13,7 @@ use slidegate_sim::number::to_float;
 pub(super) use self::arguments::BenchArguments;
 use self::arguments::Distribution;
 use super::exit;
+use crate::config::report::mask_address;
 use crate::wall_clock::wall_clock;
 
 pub(super) fn run(arguments: &BenchArguments) -> u8 {
@@ -70,23 +71,17 @@ fn print(arguments: &BenchArguments, report: &Report) -> u8 {
     super::config::written(written, if is_well { exit::OK } else { exit::FAILED })
 }
 
-/// The command line for the report, without the values of header fields and without user, password and options of Redis
-/// URLs.
+/// The command line for the report, without the values of header fields and without passwords and Redis options in URLs.
 fn without_secrets(words: impl Iterator<Item = String>) -> String {
     let field = |field: &str| match field.split_once(':') {
         Some((_, value)) if value.trim() == "{key}" => field.to_owned(),
         Some((name, _)) => format!("{name}: ***"),
         None => "***".to_owned(),
     };
-    let url = |word: &str| match word.split_once("://") {
-        Some((scheme @ ("redis" | "rediss" | "unix"), rest)) => {
-            let (secret, rest) =
-                rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
-            let (address, options) =
-                rest.split_once('?').map_or((rest, ""), |(path, _)| (path, "?***"));
-            format!("{scheme}://{secret}{address}{options}")
-        }
-        _ => word.to_owned(),
+    let url = |word: &str| match mask_address(word).split_once('?') {
+        // An option can be the password.
+        Some((address, _)) if !word.starts_with("http") => format!("{address}?***"),
+        _ => mask_address(word),
     };
     let mut shown = "slidegate".to_owned();
     let mut is_header = false;
@@ -228,11 +223,11 @@ mod tests {
         );
         assert_eq!(
             shown("bench|--header=cookie: s3cret|--header|s3cret|redis://user:s3@cret@host:6379/1"),
-            "slidegate bench --header=cookie: *** --header *** redis://***@host:6379/1"
+            "slidegate bench --header=cookie: *** --header *** redis://user:*******@host:6379/1"
         );
         assert_eq!(
-            shown("bench|unix:///run/redis.sock?pass=s3cret|--quota|5/s"),
-            "slidegate bench unix:///run/redis.sock?*** --quota 5/s"
+            shown("bench|unix:///run/redis.sock?pass=s3cret|--quota|5/s|http://user:pw@host/?a=b"),
+            "slidegate bench unix:///run/redis.sock?*** --quota 5/s http://user:**@host/?a=b"
         );
     }
 }

@@ -19,7 +19,7 @@ pub(in crate::config) fn line(line: &str) -> String {
 }
 
 /// Returns a text with the passwords of addresses, `redis://user:secret@host`, replaced by stars.
-pub(in crate::config) fn message(text: &str) -> String {
+pub(crate) fn message(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {

@@ -6,7 +6,7 @@ mod place;
 mod text;
 
 pub use json::write_json;
-pub(super) use mask::message as mask_address;
+pub(crate) use mask::message as mask_address;
 pub use place::Place;
 pub use text::write_text;
 
