@@ -1,41 +1,23 @@
 // paceAxios with the interceptors, transforms and signals of axios.
 
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { createServer } from 'node:http'
 import { test } from 'node:test'
 
 import axios from 'axios'
 
 import { Pacer, paceAxios } from 'slidegate/client'
 
+import { refusingOnce } from './support/refusing.mjs'
 import { until } from './support/until.mjs'
 
-/** Refuses the first request, and answers the others. */
-async function refusingOnce(use) {
-  let requests = 0
-  const server = createServer((request, response) => {
-    requests += 1
-    const isRefused = requests === 1
-    response.writeHead(isRefused ? 429 : 200, { 'content-type': 'application/json' })
-    response.end(JSON.stringify({ hello: 'world' }))
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  try {
-    await use(`http://127.0.0.1:${server.address().port}/`, () => requests)
-  } finally {
-    server.close()
-    server.closeAllConnections()
-  }
-}
+const hello = () => JSON.stringify({ hello: 'world' })
 
 const quick = () => new Pacer({ backoffFirstMs: 1, backoffMaxMs: 1, scopesMax: 1 })
 const byPath = (url) => url.pathname
 
 for (const order of ['before', 'after']) {
   test(`interceptors that are added ${order} paceAxios run once for a request that is retried`, async () => {
-    await refusingOnce(async (url, requests) => {
+    await refusingOnce(hello, async (url, requests) => {
       const instance = axios.create()
       let runs = 0
       let transforms = 0
@@ -66,7 +48,7 @@ for (const order of ['before', 'after']) {
 }
 
 test('a request that an interceptor or a transform rejects is not in flight', async () => {
-  await refusingOnce(async (url) => {
+  await refusingOnce(hello, async (url) => {
     const instance = axios.create()
     instance.interceptors.request.use((config) => {
       if (config.url.endsWith('interceptor')) throw new Error('rejected')
@@ -85,7 +67,7 @@ test('a request that an interceptor or a transform rejects is not in flight', as
 })
 
 test('a wait that is aborted is a cancellation of axios', async () => {
-  await refusingOnce(async (url, requests) => {
+  await refusingOnce(hello, async (url, requests) => {
     const instance = axios.create()
     const pacer = new Pacer({ backoffFirstMs: 1_000_000, backoffMaxMs: 1_000_000, deadlineMs: 10_000_000 }, { random: () => 1 })
     paceAxios(instance, { pacer })
@@ -100,7 +82,7 @@ test('a wait that is aborted is a cancellation of axios', async () => {
 })
 
 test('the configuration of responses and errors is that of the request', async () => {
-  await refusingOnce(async (url) => {
+  await refusingOnce(hello, async (url) => {
     const instance = axios.create({ headers: { common: { 'x-default': 'yes' } } })
     paceAxios(instance, { attemptsMax: 1 })
     const error = await instance.get(url, { own: 1 }).catch((error) => error)

@@ -1,35 +1,19 @@
 // paceFetch with a dispatcher, and with another fetch than the built-in one.
 
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { createServer } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
 
 import { paceFetch } from 'slidegate/client'
 
-/** Refuses the first request, and answers the others with method and body. */
-async function refusingOnce(use) {
-  let requests = 0
-  const server = createServer(async (request, response) => {
-    requests += 1
-    response.writeHead(requests === 1 ? 429 : 200)
-    response.end(`${request.method} ${await text(request)}`)
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  try {
-    await use(`http://127.0.0.1:${server.address().port}/`, () => requests)
-  } finally {
-    server.close()
-    server.closeAllConnections()
-  }
-}
+import { refusingOnce } from './support/refusing.mjs'
+
+const echo = async (request) => `${request.method} ${await text(request)}`
 
 const quick = { backoffFirstMs: 1, backoffMaxMs: 1 }
 
 test('every attempt uses the dispatcher', async () => {
-  await refusingOnce(async (url, requests) => {
+  await refusingOnce(echo, async (url, requests) => {
     let dispatched = 0
     const dispatcher = {
       dispatch(options, handler) {
@@ -49,7 +33,7 @@ test('every attempt uses the dispatcher', async () => {
 })
 
 test('another fetch is called with the arguments', async () => {
-  await refusingOnce(async (url) => {
+  await refusingOnce(echo, async (url) => {
     const calls = []
     const other = (input, init) => {
       calls.push([input, init])

@@ -68,12 +68,13 @@ test('the Fastify plugin accepts the options of register', async () => {
 // A query of a database library is no promise, but has a `then`.
 const query = (result) => ({ then: (done) => done(result) })
 
-test('a query that `skip` returns is awaited', async () => {
-  const counting = new Limiter({ name: 'api', quotas: '1/minute' })
-  const limit = http({ limiter: counting, key: () => 'k', skip: () => query(undefined) })
+test('queries that the functions of a rule return are awaited', async () => {
+  const counting = new Limiter({ name: 'api', quotas: '1/minute', tiers: { gold: '9/minute' } })
+  const functions = { skip: () => query(undefined), key: () => query('k'), cost: () => query(5), tier: () => query('gold') }
+  const limit = http({ limiter: counting, ...functions })
   const response = { setHeader() {}, getHeader() {}, on() {} }
   assert.equal(await limit({ headers: {}, socket: {} }, response), true)
-  assert.deepEqual(counting.usage('k'), [1])
+  assert.deepEqual(counting.usage('k'), [5])
 })
 
 for (const [name, skip] of Object.entries({ now: () => 1, later: async () => 1, query: () => query(1) })) {

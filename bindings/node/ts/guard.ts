@@ -135,10 +135,9 @@ export class Guard<Req> {
 
   /** Checks a request. Returns `null` if it is not limited. The result is a promise only if it has to be. */
   check(request: Req): Maybe<Checked | null> {
-    const skipped: unknown = this.options.skip?.(request)
-    // Not only a `Promise`: a query of many database libraries has a `then` too, and is truthy.
-    if (typeof (skipped as PromiseLike<unknown> | undefined)?.then === 'function') {
-      return Promise.resolve(skipped).then((skipped) => (skipped ? null : this.checkRules(request)))
+    const skipped = promised(this.options.skip?.(request))
+    if (skipped instanceof Promise) {
+      return skipped.then((skipped) => (skipped ? null : this.checkRules(request)))
     }
     return skipped ? null : this.checkRules(request)
   }
@@ -180,8 +179,8 @@ export class Guard<Req> {
   /** Adds the arguments of a rule. */
   private resolve(request: Req, rule: Rule<Req>, resolved: Resolved): Maybe<symbol | undefined> {
     const key = this.key(request, rule)
-    const cost = typeof rule.cost === 'function' ? rule.cost(request) : rule.cost
-    const tier = typeof rule.tier === 'function' ? rule.tier(request) : rule.tier
+    const cost = typeof rule.cost === 'function' ? promised(rule.cost(request)) : rule.cost
+    const tier = typeof rule.tier === 'function' ? promised(rule.tier(request)) : rule.tier
     if (key instanceof Promise || cost instanceof Promise || tier instanceof Promise) {
       const all = Promise.all([key, cost, tier])
       return all.then(([key, cost, tier]) => add(resolved, rule.limiter, key, cost, tier))
@@ -205,7 +204,7 @@ export class Guard<Req> {
 
   private part(request: Req, part: KeyPart<Req>): Maybe<string | null | undefined> {
     if (part === 'ip') return this.address(request)
-    if (typeof part === 'function') return part(request)
+    if (typeof part === 'function') return promised(part(request))
     const value = this.view.headers(request)[part.header.toLowerCase()]
     return Array.isArray(value) ? undefined : value
   }
@@ -270,6 +269,12 @@ export class Guard<Req> {
       }
     }
   }
+}
+
+/** Returns a promise also for other objects with `then`, such as the queries of many database libraries. */
+function promised<T>(value: Maybe<T>): Maybe<T> {
+  const isThenable = typeof (value as PromiseLike<T> | null | undefined)?.then === 'function'
+  return isThenable ? Promise.resolve(value) : value
 }
 
 /** Refunds all units, except those that the handler has settled or refunded. */
