@@ -4,11 +4,12 @@
 //! convenient interface of them and translates the frameworks.
 //!
 //! A call whose state is in memory runs immediately. Any other call releases the GIL, or runs in a
-//! tokio runtime and notifies an event loop: see `task.rs`.
+//! tokio runtime (`task.rs`) that passes the result to an event loop (`delivery.rs`).
 
 mod address;
 mod clock;
 mod decision;
+mod delivery;
 mod error;
 mod http_answer;
 mod key;
@@ -48,11 +49,11 @@ mod _native {
     #[pymodule_export]
     use super::task::Pending;
 
-    use super::{Bound, PyAnyMethods, PyModule, PyModuleMethods, PyResult, runtime};
+    use super::{Bound, PyAnyMethods, PyModule, PyModuleMethods, PyResult, delivery};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        let close = pyo3::wrap_pyfunction!(runtime::close, module)?;
+        let close = pyo3::wrap_pyfunction!(delivery::close, module)?;
         module.py().import("atexit")?.call_method1("register", (close,))?;
         module.add("CODES", slidegate_bindings::CODES)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -105,7 +105,8 @@ impl Gate {
 /// Checks requests against a policy.
 ///
 /// Every method takes `notify`, which the package's coroutines use: if the result is not available
-/// immediately, the method returns a `Pending`, and later calls `notify(result, exception)`.
+/// immediately, the method returns a `Pending`, and later `slidegate._limiter._deliver` gets
+/// `notify` with the result or the exception.
 #[pyclass(frozen, subclass, module = "slidegate._native")]
 #[derive(Debug)]
 pub(crate) struct Limiter(pub(crate) Gate);

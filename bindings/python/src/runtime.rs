@@ -1,14 +1,16 @@
-//! The tokio runtime of a process, and calls that wait for it.
+//! The threads of a process that call Redis, and calls that wait for them.
 
 use core::future::Future;
 use core::time::Duration;
-use std::process;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, PoisonError};
+use std::{io, process};
 
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
+use crate::delivery::{self, Delivery};
 use crate::error::invalid;
 
 /// How often a waiting call checks for signals such as Ctrl-C.
@@ -17,26 +19,40 @@ const SIGNALS: Duration = Duration::from_millis(100);
 /// Redis needs little time of a processor, and Python runs one thread at a time.
 const THREADS: usize = 2;
 
-/// Returns the runtime, which the first call starts. Limiters in memory do not need it unless a
+/// The threads that call Redis and pass on the results.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    pub(crate) runtime: Runtime,
+    /// Sends results to event loops.
+    pub(crate) results: Sender<Delivery>,
+}
+
+impl Threads {
+    fn start() -> io::Result<Self> {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(THREADS).thread_name("slidegate").enable_all();
+        Ok(Self { runtime: builder.build()?, results: delivery::start()? })
+    }
+}
+
+/// Returns the threads, which the first call starts. Limiters in memory do not need them unless a
 /// request waits.
 ///
-/// A fork copies no threads, so a child process starts a runtime of its own.
-pub(crate) fn runtime() -> PyResult<&'static Runtime> {
-    static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
-    let mut started = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+/// A fork copies no threads, so a child process starts its own.
+pub(crate) fn threads() -> PyResult<&'static Threads> {
+    static THREADS: Mutex<Option<(u32, &'static Threads)>> = Mutex::new(None);
+    let mut started = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
     match *started {
-        Some((id, runtime)) if id == process::id() => Ok(runtime),
+        Some((id, threads)) if id == process::id() => Ok(threads),
         _ => {
-            let mut builder = Builder::new_multi_thread();
-            builder.worker_threads(THREADS).thread_name("slidegate").enable_all();
-            let runtime = builder.build().map_err(|error| {
+            let threads = Threads::start().map_err(|error| {
                 invalid(format!("cannot start the threads that call Redis: {error}"))
             })?;
-            // It lives as long as the process. That of a parent process cannot be dropped, because
-            // its threads do not exist here.
-            let runtime = Box::leak(Box::new(runtime));
-            *started = Some((process::id(), runtime));
-            Ok(runtime)
+            // They live as long as the process. Those of a parent process cannot be dropped, because
+            // they do not exist here.
+            let threads = Box::leak(Box::new(threads));
+            *started = Some((process::id(), threads));
+            Ok(threads)
         }
     }
 }
@@ -47,7 +63,7 @@ where
     F: Future + Send,
     F::Output: Send,
 {
-    let runtime = runtime()?;
+    let runtime = &threads()?.runtime;
     let mut future = Box::pin(future);
     loop {
         let next = future.as_mut();
@@ -57,44 +73,4 @@ where
         }
         py.check_signals()?;
     }
-}
-
-/// The threads of the runtime that run Python code, and whether the interpreter ends.
-static NOTIFYING: Mutex<(usize, bool)> = Mutex::new((0, false));
-static NOTIFIED: Condvar = Condvar::new();
-
-/// How long the end of the interpreter waits for a notification. It is a function of this package
-/// that only calls an event loop.
-const NOTIFICATION_MAX: Duration = Duration::from_secs(5);
-
-/// Runs Python code in a thread of the runtime. After the interpreter has begun to end, does
-/// nothing: a thread that is attached at that time would crash the process.
-pub(crate) fn attach(work: impl FnOnce(Python<'_>)) {
-    {
-        let mut state = notifying();
-        if state.1 {
-            return;
-        }
-        state.0 += 1;
-    }
-    Python::attach(work);
-    notifying().0 -= 1;
-    NOTIFIED.notify_all();
-}
-
-/// Waits for threads that run Python code, and prevents others. The module registers it with
-/// `atexit`.
-#[pyfunction]
-pub(crate) fn close(py: Python<'_>) {
-    py.detach(|| {
-        let mut state = notifying();
-        state.1 = true;
-        let busy = |state: &mut (usize, bool)| state.0 > 0;
-        // After a fork, threads of the parent process may be counted, so the time is bounded.
-        drop(NOTIFIED.wait_timeout_while(state, NOTIFICATION_MAX, busy));
-    });
-}
-
-fn notifying() -> MutexGuard<'static, (usize, bool)> {
-    NOTIFYING.lock().unwrap_or_else(PoisonError::into_inner)
 }

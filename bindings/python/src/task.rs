@@ -11,8 +11,9 @@ use slidegate_bindings::run_now;
 use slidegate_gate::Sleep;
 use tokio::sync::Notify;
 
+use crate::delivery::Delivery;
 use crate::error::invalid;
-use crate::runtime::{attach, block_on, runtime};
+use crate::runtime::{Threads, block_on, threads};
 
 /// How a call runs.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(crate) enum Mode {
     Now,
     /// The calling thread waits.
     Blocking,
-    /// A function is called with the result or the exception, from a thread of the runtime.
+    /// The result or the exception is passed to an event loop, for the object that awaits it.
     Notifying(Py<PyAny>),
 }
 
@@ -98,7 +99,7 @@ async fn until_canceled<F: Future>(call: F, cancel: Arc<Notify>) -> Option<F::Ou
     SLEEPS.scope(Cell::new(0), until).await
 }
 
-/// Runs a call and returns its result, or a [`Pending`] if the result is passed to a function.
+/// Runs a call and returns its result, or a [`Pending`] if the result is passed to an event loop.
 pub(crate) fn perform<F, T>(
     py: Python<'_>,
     mode: Mode,
@@ -118,17 +119,15 @@ where
         Mode::Notifying(notify) => {
             let cancel = Arc::new(Notify::new());
             let call = until_canceled(call, Arc::clone(&cancel));
-            runtime()?.spawn(async move {
+            let Threads { runtime, results } = threads()?;
+            runtime.spawn(async move {
                 let Some(output) = call.await else { return };
-                attach(|py| {
-                    let arguments = match convert(py, output) {
-                        Ok(value) => (value, py.None()),
-                        Err(error) => (py.None(), error.into_value(py).into_any()),
-                    };
-                    // It fails if the event loop is closed.
-                    let _ = notify.call1(py, arguments);
-                    drop(notify);
+                let delivery: Delivery = Box::new(move |py| match convert(py, output) {
+                    Ok(value) => (notify, value, py.None()),
+                    Err(error) => (notify, py.None(), error.into_value(py).into_any()),
                 });
+                // The thread lives as long as the process.
+                let _ = results.send(delivery);
             });
             Ok(Py::new(py, Pending(cancel))?.into_any())
         }

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from conftest import PATIENCE, eventually
@@ -62,6 +63,29 @@ def test_coroutines_run_while_redis_decides(redis):
         assert not await limiter.wait_async("k", timeout=0.01)
         decisions = await slidegate.check_all_async([(limiter, "a"), (limiter, "b")])
         assert all(decisions)
+
+    asyncio.run(run())
+
+
+def test_checks_are_sent_while_python_code_runs(redis):
+    limiter = Limiter("999/hour", name="busy", store={"redis": redis.url, **PATIENT})
+
+    async def run():
+        await limiter.check_async("warm")
+        interval = sys.getswitchinterval()
+        # No other thread gets the GIL while this one runs.
+        sys.setswitchinterval(60)
+        tasks = [asyncio.ensure_future(limiter.check_async("k")) for _ in range(200)]
+        await asyncio.sleep(0)
+        end = time.time() + 2
+        while time.time() < end:
+            pass
+        sys.setswitchinterval(interval)
+        await asyncio.gather(*tasks)
+        # The server is on the same machine, so its clock is the same.
+        history = await limiter.history_async("k")
+        assert sum(units for _, units in history) == 200
+        assert max(at for at, _ in history) < end
 
     asyncio.run(run())
 

@@ -224,6 +224,68 @@ def _store(store: Union[str, Mapping[str, Any], Store, None]) -> Optional[Store]
     return Store(store) if isinstance(store, str) else Store(**store)
 
 
+class _Waiter:
+    """Awaits the result of a native method. Native code passes it to ``_deliver``."""
+
+    __slots__ = ("future", "is_canceled", "limiters", "loop")
+
+    def __init__(self, limiters: Sequence[Limiter]) -> None:
+        self.limiters = limiters
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.is_canceled = False
+
+    def resolve(self, value: Any, error: Optional[BaseException]) -> None:
+        """Ends the wait. The event loop calls it."""
+        if self.is_canceled or self.future.done():
+            self.undo(value)
+        elif error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(value)
+
+    def undo(self, value: Any) -> None:
+        """Refunds units that were taken for a task that is canceled."""
+        decisions = value if isinstance(value, list) else [value]
+        for limiter, decision in zip(self.limiters, decisions):
+            if isinstance(decision, Decision):
+                limiter.uncount(decision, notify=_IGNORED)
+
+
+#: Stands for a result that is ignored.
+_IGNORED = object()
+
+_Result = Tuple[_Waiter, Any, Optional[BaseException]]
+
+
+def _deliver(batch: Sequence[Tuple[object, Any, Optional[BaseException]]]) -> None:
+    """Passes results to their event loops. A thread of the native module calls it.
+
+    Waking an event loop is a system call, so each is woken once.
+    """
+    loops: Dict[asyncio.AbstractEventLoop, List[_Result]] = {}
+    for waiter, value, error in batch:
+        if not isinstance(waiter, _Waiter):
+            continue
+        if waiter.is_canceled:
+            # The event loop may end before it calls a function.
+            waiter.undo(value)
+        else:
+            loops.setdefault(waiter.loop, []).append((waiter, value, error))
+    for loop, results in loops.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, results)
+        except RuntimeError:
+            # The event loop is closed.
+            for waiter, value, _ in results:
+                waiter.undo(value)
+
+
+def _resolve(results: Sequence[_Result]) -> None:
+    for waiter, value, error in results:
+        waiter.resolve(value, error)
+
+
 async def _run(
     limiter: Union[Limiter, Sequence[Limiter]],
     method: Callable[..., T],
@@ -231,47 +293,18 @@ async def _run(
     **options: Any,
 ) -> T:
     """Calls a native method. If its result is not available at once, awaits it."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    is_canceled = False
-
-    def notify(value: Any, error: Optional[BaseException]) -> None:
-        if is_canceled:
-            # The event loop may end before it calls a function.
-            undo(value)
-            return
-        try:
-            loop.call_soon_threadsafe(deliver, value, error)
-        except RuntimeError:
-            # The event loop is closed.
-            undo(value)
-
-    def deliver(value: Any, error: Optional[BaseException]) -> None:
-        if is_canceled or future.done():
-            undo(value)
-        elif error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(value)
-
-    def undo(value: Any) -> None:
-        # The task was canceled, but the units were taken already.
-        limiters = [limiter] if isinstance(limiter, Limiter) else limiter
-        decisions = value if isinstance(value, list) else [value]
-        for each, decision in zip(limiters, decisions):
-            if isinstance(decision, Decision):
-                each.uncount(decision, notify=lambda *_: None)
-
-    started: Any = method(*arguments, notify=notify, **options)
+    waiter = _Waiter([limiter] if isinstance(limiter, Limiter) else limiter)
+    started: Any = method(*arguments, notify=waiter, **options)
     if not isinstance(started, _native.Pending):
         return cast(T, started)
+    future = waiter.future
     try:
-        return await future
+        return cast(T, await future)
     except BaseException:
         # The task was canceled or the coroutine was closed, unless this is the error of the call.
-        is_canceled = True
+        waiter.is_canceled = True
         started.cancel()
         if future.done() and not future.cancelled() and future.exception() is None:
             # The result arrived before the cancellation.
-            undo(future.result())
+            waiter.undo(future.result())
         raise

@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import (
     Any,
-    Callable,
     List,
     Optional,
     Sequence,
@@ -36,7 +35,8 @@ __all__ = [
 
 _Key = Union[str, bytes]
 _Seconds = Union[float, timedelta]
-_Notify = Optional[Callable[[Any, Optional[BaseException]], object]]
+#: Awaits the result: see ``slidegate._limiter._deliver``.
+_Notify = Optional[object]
 
 CODES: List[str]
 __version__: str
