@@ -51,7 +51,7 @@ impl Redis {
     }
 
     /// Runs a script on every primary.
-    async fn try_servers(&self) -> Result<(), Failure> {
+    pub(crate) async fn try_servers(&self) -> Result<(), Failure> {
         let servers = &self.shared.servers;
         let mut command = redis::cmd("EVAL");
         if servers.is_cluster() {

@@ -41,7 +41,7 @@
 //! |---|---|
 //! | `tls` (default) | TLS with rustls |
 //! | `blocking` | `RedisLimiter::blocking`, for threads outside of a runtime |
-//! | `tracing` | lost connections, open breakers and failovers as events |
+//! | `tracing` (default) | the start and the end of degraded decisions as warnings; failovers, connections and breakers as events |
 
 #![forbid(unsafe_code)]
 
@@ -56,6 +56,7 @@ mod late;
 mod lease;
 mod limiter;
 mod local;
+mod outage;
 mod redis;
 mod report;
 mod sample;
@@ -70,6 +71,7 @@ pub use key::join;
 pub use limiter::{
     RedisAsk, RedisLimiter, RedisLimiterBuilder, RedisStats, RedisWithQuotas, check_all,
 };
+pub use outage::StateChange;
 pub use redis::{Redis, RedisBuilder};
 pub use sample::KeySample;
 pub use servers::BreakerState;

@@ -135,6 +135,7 @@ impl Redis {
             let why = format!("the reply is malformed: {error}");
             Failure::unknown(DegradedReason::BadReply, why)
         })?;
+        self.shared.outage.note_reply();
         // The clocks of different nodes may differ.
         if self.test_time().is_none() && self.shared.servers.knows_nodes() {
             let server = reply.server_time;

@@ -23,6 +23,7 @@ impl Inner {
         failure: &Failure,
     ) -> Decision {
         self.counts.degraded.fetch_add(1, Ordering::Relaxed);
+        self.redis.note_degraded(failure);
         if failure.is_unknown() {
             self.counts.unknown.fetch_add(1, Ordering::Relaxed);
         }

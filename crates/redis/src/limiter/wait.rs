@@ -95,6 +95,7 @@ impl Inner {
         match called.and_then(|called| called.reply.decision(0)) {
             Ok(decision) => decision.into_denied(),
             Err(failure) => {
+                self.redis.note_degraded(&failure);
                 self.decide_blindly(Outcome::Deny, tier, &failure).into_degraded(failure.reason())
             }
         }

@@ -234,7 +234,7 @@ impl Cluster {
             Ok(Ok(result)) => result.clone(),
             Ok(Err(_)) | Err(_) => None,
         };
-        let late = || Failure::unreachable("the slots of the cluster are not known yet");
+        let late = || Failure::connecting("the slots of the cluster are not known yet");
         result.unwrap_or_else(|| Err(late()))
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct Failure {
 pub(crate) enum FailureKind {
     /// Nothing was sent, or the server did nothing.
     Refused,
+    /// Nothing was sent: the connection was not yet open.
+    Connecting,
     /// Nothing was sent: the breaker is open for this long.
     Open(Duration),
     /// The server may or may not have executed it. Never repeated.
@@ -55,6 +57,11 @@ impl Failure {
     /// Creates a failure without a connection. Nothing was sent.
     pub(crate) fn unreachable(why: impl Into<String>) -> Self {
         Self::refused(DegradedReason::Unreachable, why)
+    }
+
+    /// Creates a failure without a connection, while one is being opened.
+    pub(crate) fn connecting(why: impl Into<String>) -> Self {
+        Self::new(FailureKind::Connecting, DegradedReason::Unreachable, why)
     }
 
     /// Creates a failure of a call that the server may have executed.
@@ -111,7 +118,10 @@ impl Failure {
     /// that is not a decision, except for those about one key and for a server that is full.
     pub(crate) fn is_server_fault(&self) -> bool {
         match self.kind {
-            FailureKind::Refused | FailureKind::Unknown | FailureKind::NotPrimary => true,
+            FailureKind::Refused
+            | FailureKind::Connecting
+            | FailureKind::Unknown
+            | FailureKind::NotPrimary => true,
             FailureKind::Open(_)
             | FailureKind::NoScript
             | FailureKind::Moved { .. }

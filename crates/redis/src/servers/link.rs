@@ -196,7 +196,7 @@ impl Link {
         match known.as_deref() {
             Ok(LinkState::Up(connection)) => Ok(connection.clone()),
             Ok(LinkState::Down(failure, _)) => Err(failure.clone()),
-            Ok(LinkState::Connecting) | Err(_) => Err(Failure::unreachable("not connected yet")),
+            Ok(LinkState::Connecting) | Err(_) => Err(Failure::connecting("not connected yet")),
         }
     }
 

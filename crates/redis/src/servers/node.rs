@@ -247,7 +247,7 @@ impl Node {
         let left = until.saturating_duration_since(Instant::now());
         let Ok(connected) = timeout(left, Link::connection(self)).await else {
             let why = format!("{address} was not connected within {left:?}");
-            return Err(self.counted(Failure::unreachable(why)));
+            return Err(self.counted(Failure::connecting(why)));
         };
         let connection = connected?;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);

@@ -144,7 +144,7 @@ impl Sentinel {
             let has_failed = |view: &SentinelReport| matches!(view, SentinelReport::Failed(_, at) if at.elapsed() < POLL_EVERY);
             state.primary.is_some() || state.views.iter().all(has_failed)
         };
-        let late = || Failure::unreachable("no Sentinel has reported the primary yet");
+        let late = || Failure::connecting("no Sentinel has reported the primary yet");
         let state = timeout_at(until, state.wait_for(is_known)).await;
         let Ok(Ok(state)) = state else {
             return Err(late());

@@ -7,6 +7,7 @@ mod common;
 
 mod block;
 mod many;
+mod outage;
 mod outside;
 mod quotas;
 mod wait;
