@@ -65,7 +65,7 @@ impl NativeHttp {
         let is_in_process = asks.is_in_process();
         let (options, may_refund) = (self.options, self.may_refund);
         let call = async move {
-            let all = asks.check(None).await;
+            let all = asks.check(None).await?;
             let mut answer = answer(&asks, &all, options, trace_id.as_deref());
             if may_refund && answer.status.is_none() {
                 answer.taken = Some(NativeTaken::new(asks, all));

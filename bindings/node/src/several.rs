@@ -7,13 +7,13 @@ use napi::{Env, Result};
 use napi_derive::napi;
 use slidegate::Cost;
 use slidegate_bindings::run_now;
-use slidegate_gate::{ASKS_MAX, Ask, Caller, Gate, GateDecision, TierId, WaitOptions, check_all};
+use slidegate_gate::{Ask, Caller, Gate, GateDecision, TierId, WaitOptions, check_all};
 use slidegate_http::QuotaUnit;
 use tokio::sync::Notify;
 
 use crate::clock::duration;
 use crate::decision::numbers;
-use crate::error::invalid;
+use crate::error::{invalid, thrown};
 use crate::gate::{NativeGate, not_in_memory, units};
 
 /// Cancels one wait.
@@ -47,7 +47,7 @@ pub fn check_several<'env>(
 ) -> Result<Either<Vec<Float64Array>, PromiseRaw<'env, Vec<Float64Array>>>> {
     let asks = Asks::new(&gates, keys, &tiers, &costs)?;
     let is_in_process = asks.is_in_process();
-    let call = async move { Ok(arrays(&asks.check(None).await)) };
+    let call = async move { Ok(arrays(&asks.check(None).await?)) };
     if is_in_process {
         return run_now(call).ok_or_else(not_in_memory)?.map(Either::A);
     }
@@ -73,7 +73,7 @@ pub fn wait_several<'env>(
         tokio::select! {
             // A request that has its units is not canceled: they would be lost.
             biased;
-            all = asks.check(Some(&waiting)) => Ok(Some(arrays(&all))),
+            all = asks.check(Some(&waiting)) => Ok(Some(arrays(&all?))),
             () = canceled.notified() => Ok(None),
         }
     })
@@ -108,9 +108,6 @@ impl Asks {
         if [keys.len(), tiers.len(), costs.len()].iter().any(|length| *length != count) {
             return Err(invalid("the lists differ in length"));
         }
-        if count > ASKS_MAX {
-            return Err(invalid(format!("{count} checks are too many: use at most {ASKS_MAX}")));
-        }
         let mut asks = Vec::with_capacity(count);
         for (((gate, key), tier), cost) in gates.iter().zip(keys).zip(tiers).zip(costs) {
             asks.push(OwnedAsk {
@@ -132,11 +129,11 @@ impl Asks {
         self.0.iter()
     }
 
-    pub(crate) async fn check(&self, waiting: Option<&WaitOptions>) -> Vec<GateDecision> {
+    pub(crate) async fn check(&self, waiting: Option<&WaitOptions>) -> Result<Vec<GateDecision>> {
         let mut asks = Vec::with_capacity(self.0.len());
         for OwnedAsk { gate, key, tier, cost, .. } in &self.0 {
             asks.push(Ask { gate, key: key.as_bytes(), tier: *tier, cost: *cost });
         }
-        check_all(&asks, waiting, Caller::IN_PROCESS).await
+        check_all(&asks, waiting, Caller::IN_PROCESS).await.map_err(thrown)
     }
 }

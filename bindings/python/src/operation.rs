@@ -92,7 +92,7 @@ impl Call {
             Operation::Peek => self.looked(gate.peek(key, tier, cost).await?),
             Operation::Wait(time) => {
                 let waiting = waiting.within(time);
-                let all = check_all(&[self.ask()], Some(&waiting), Caller::IN_PROCESS).await;
+                let all = check_all(&[self.ask()], Some(&waiting), Caller::IN_PROCESS).await?;
                 // One check has one decision.
                 all.into_iter().next().map_or(Reply::Done, Reply::decision)
             }

@@ -2,10 +2,11 @@
 
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
-use slidegate_gate::{ASKS_MAX, Caller, GateDecision};
+use slidegate::Error;
+use slidegate_gate::{Caller, GateDecision};
 
 use crate::decision::Decision;
-use crate::error::invalid;
+use crate::error::raised;
 use crate::key::{Key, Units};
 use crate::limiter::Limiter;
 use crate::operation::Call;
@@ -23,10 +24,6 @@ pub(crate) fn check_all(
     timeout: Option<Seconds>,
     notify: Option<Py<PyAny>>,
 ) -> PyResult<Py<PyAny>> {
-    if checks.len() > ASKS_MAX {
-        let message = format!("{} checks are too many: use at most {ASKS_MAX}", checks.len());
-        return Err(invalid(message));
-    }
     let calls = checks.into_iter().map(|(limiter, key, cost, tier)| {
         let tier = limiter.tier(tier.as_deref())?;
         limiter.call(key, cost, tier)
@@ -47,7 +44,11 @@ pub(crate) fn check_all(
     perform(py, mode, call, convert)
 }
 
-fn convert(py: Python<'_>, (calls, all): (Vec<Call>, Vec<GateDecision>)) -> PyResult<Py<PyAny>> {
+fn convert(
+    py: Python<'_>,
+    (calls, all): (Vec<Call>, Result<Vec<GateDecision>, Error>),
+) -> PyResult<Py<PyAny>> {
+    let all = all.map_err(raised)?;
     let decisions = calls.into_iter().zip(all).map(|(call, decided)| call.decision(py, decided));
     let decisions: Vec<Py<Decision>> = decisions.collect::<PyResult<_>>()?;
     decisions.into_py_any(py)

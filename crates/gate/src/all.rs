@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use slidegate::{Cost, Decision, DegradedReason, RetryAfter, StoreAsk};
+use slidegate::{Cost, Decision, DegradedReason, Error, ErrorKind, RetryAfter, StoreAsk};
 
-use crate::gate::{Gate, GateDecision, TierId, would_deny};
+use crate::gate::{Gate, GateDecision, REFUSED_FOR, TierId, would_deny};
 use crate::observe::{Caller, GateOutcome, Observation};
 use crate::rollout::Rollout;
 use crate::wait::WaitOptions;
@@ -37,19 +37,29 @@ pub const ASKS_MAX: usize = 64;
 ///
 /// With `waiting`, a request over its limit waits for units instead of being denied.
 ///
-/// Checks beyond [`ASKS_MAX`] are not evaluated, so callers must bound their input.
+/// # Errors
+///
+/// Returns an error, and takes nothing, if there are more than [`ASKS_MAX`] checks or a tier belongs
+/// to another gate.
 pub async fn check_all(
     asks: &[Ask<'_>],
     waiting: Option<&WaitOptions>,
     caller: Caller<'_>,
-) -> Vec<GateDecision> {
-    match (&asks[..asks.len().min(ASKS_MAX)], waiting) {
+) -> Result<Vec<GateDecision>, Error> {
+    if asks.len() > ASKS_MAX {
+        let message = format!("{} checks are too many: use at most {ASKS_MAX}", asks.len());
+        return Err(Error::new(ErrorKind::Setting, message));
+    }
+    for ask in asks {
+        ask.gate.target(ask.key, ask.tier)?;
+    }
+    Ok(match (asks, waiting) {
         ([], _) => Vec::new(),
         ([Ask { gate, key, tier, cost }], None) => {
             vec![gate.check(key, *tier, *cost, caller).await]
         }
         (several, waiting) => check_several(several, waiting, caller).await,
-    }
+    })
 }
 
 async fn check_several(
@@ -129,7 +139,7 @@ fn refuse_all(asks: &[Ask<'_>], caller: Caller<'_>) -> Vec<GateDecision> {
         let is_enforced = gate.is_enforced(key);
         let (decision, outcome) = match gate.rollout() {
             Rollout::Off => (gate.unlimited(tier), GateOutcome::Off),
-            _ if is_enforced => (gate.refusal(tier), GateOutcome::Unrecorded),
+            _ if is_enforced => (gate.refusal(REFUSED_FOR), GateOutcome::Unrecorded),
             _ => (gate.unlimited(tier).into_denied(), GateOutcome::DeniedByOther),
         };
         GateDecision { decision, outcome, is_enforced, candidate: None }
@@ -158,7 +168,7 @@ impl Ask<'_> {
             let outcome = gate.outcome_of(&decision);
             return (decision, outcome);
         }
-        match gate.store().peek(gate.target(key, tier), cost).await {
+        match self.peek().await {
             Ok(decision) => {
                 let decision = decision.into_shadow();
                 let outcome = if decision.is_shadow_denied() {
@@ -196,8 +206,13 @@ pub(crate) async fn take(asks: &[&Ask<'_>]) -> Vec<Decision> {
             let store = several[0].gate.store();
             let group = store.group();
             if several.iter().all(|ask| ask.gate.store().group() == group) {
-                let asks: Vec<StoreAsk<'_>> = several.iter().map(|ask| ask.of_store()).collect();
-                if let Ok(decisions) = store.check_all(&asks).await {
+                let asks: Result<Vec<StoreAsk<'_>>, Error> =
+                    several.iter().map(|ask| ask.of_store()).collect();
+                if let Ok(asks) = asks
+                    && let Ok(decisions) = store.check_all(&asks).await
+                    // Otherwise some of the checks would not be enforced.
+                    && decisions.len() == asks.len()
+                {
                     return decisions;
                 }
             }
@@ -207,9 +222,14 @@ pub(crate) async fn take(asks: &[&Ask<'_>]) -> Vec<Decision> {
 }
 
 impl<'a> Ask<'a> {
-    fn of_store(&self) -> StoreAsk<'a> {
+    fn of_store(&self) -> Result<StoreAsk<'a>, Error> {
         let Self { gate, key, tier, cost } = *self;
-        StoreAsk { store: &**gate.store(), target: gate.target(key, tier), cost }
+        Ok(StoreAsk { store: &**gate.store(), target: gate.target(key, tier)?, cost })
+    }
+
+    async fn peek(&self) -> Result<Decision, Error> {
+        let StoreAsk { store, target, cost } = self.of_store()?;
+        store.peek(target, cost).await
     }
 }
 
@@ -237,10 +257,9 @@ async fn undo(asks: &[&Ask<'_>], decisions: Vec<Decision>) -> Vec<Decision> {
         }
         denied.push(decision.into_denied());
     }
-    for Ask { gate, key, tier, cost } in &asks[asked..] {
-        let looked = gate.store().peek(gate.target(key, *tier), *cost).await;
-        let decision =
-            looked.unwrap_or_else(|_| gate.unlimited(*tier).into_degraded(DegradedReason::Other));
+    for ask in &asks[asked..] {
+        let unlimited = || ask.gate.unlimited(ask.tier).into_degraded(DegradedReason::Other);
+        let decision = ask.peek().await.unwrap_or_else(|_| unlimited());
         denied.push(decision.into_denied());
     }
     denied

@@ -1,9 +1,10 @@
 //! Builds a gate.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use slidegate::{
-    Clock, Error, ErrorKind, FailureMode, IntoStore, Limiter, Quota, Store, Tier, WithQuotas,
+    Clock, Error, ErrorKind, FailureMode, IntoStore, Limiter, Mode, MonotonicClock, Quota, Store,
+    StoreId, Tier, WithQuotas,
 };
 
 use crate::gate::{Candidate, Gate, TierId};
@@ -200,9 +201,68 @@ impl LocalFallback {
         Ok(Self { limiter: Arc::clone(&self.limiter), own, tiers: Vec::new() })
     }
 
+    /// Returns the limiter with the quotas of a tier of the gate.
     pub(crate) fn with(&self, tier: Option<TierId>) -> WithQuotas<'_> {
-        let tier = tier.and_then(|tier| self.tiers.get(tier.0)).or(self.own.as_ref());
+        let tier = tier.and_then(|tier| self.tiers.get(tier.place)).or(self.own.as_ref());
         // The tiers were created by this limiter, so it accepts them.
         self.limiter.with(tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
     }
+}
+
+/// Creates a gate in front of a limiter in memory.
+impl From<Limiter> for Gate {
+    fn from(limiter: Limiter) -> Self {
+        Self::from(Arc::new(limiter))
+    }
+}
+
+impl From<Arc<Limiter>> for Gate {
+    fn from(limiter: Arc<Limiter>) -> Self {
+        Self::unconfigured(limiter)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<slidegate_redis::RedisLimiter> for Gate {
+    fn from(limiter: slidegate_redis::RedisLimiter) -> Self {
+        Self::from(Arc::new(limiter))
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<Arc<slidegate_redis::RedisLimiter>> for Gate {
+    fn from(limiter: Arc<slidegate_redis::RedisLimiter>) -> Self {
+        Self::unconfigured(limiter)
+    }
+}
+
+impl Gate {
+    /// Creates a gate with the defaults, in front of a store that applies the failure mode itself.
+    pub(crate) fn unconfigured(store: Arc<dyn Store>) -> Self {
+        let rollout = match store.policy().mode() {
+            Mode::Shadow => Rollout::Shadow,
+            Mode::Enforce => Rollout::Enforce,
+        };
+        Self {
+            name: store.policy().name().into(),
+            store,
+            own: None,
+            id: StoreId::unique(),
+            tiers: Arc::from([]),
+            rollout,
+            share: Share::ALL,
+            candidate: None,
+            local: None,
+            secret_keys: false,
+            counters: None,
+            observer: None,
+            clock: default_clock(),
+        }
+    }
+}
+
+/// Returns the default clock, which all gates share.
+fn default_clock() -> Arc<dyn Clock> {
+    static CLOCK: OnceLock<Arc<MonotonicClock>> = OnceLock::new();
+    Arc::clone(CLOCK.get_or_init(|| Arc::new(MonotonicClock::new()))) as Arc<dyn Clock>
 }

@@ -2,11 +2,11 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use slidegate::{
-    Clock, Cost, Decision, DegradedReason, Error, FailureMode, Mode, MonotonicClock, Outcome,
-    Quota, QuotaDecision, Quotas, RetryAfter, Store, StoreFuture, Target, Tier,
+    Clock, Cost, Decision, DegradedReason, Error, ErrorKind, FailureMode, Outcome, Quota,
+    QuotaDecision, Quotas, RetryAfter, Store, StoreFuture, StoreId, Target, Tier,
 };
 
 use crate::builder::{GateBuilder, LocalFallback};
@@ -40,6 +40,8 @@ pub struct Gate {
     pub(crate) store: Arc<dyn Store>,
     /// The gate's quotas, if they differ from those of the store's policy.
     pub(crate) own: Option<Tier>,
+    /// Identifies the tiers.
+    pub(crate) id: StoreId,
     pub(crate) tiers: Arc<[(String, Tier)]>,
     pub(crate) rollout: Rollout,
     pub(crate) share: Share,
@@ -60,8 +62,14 @@ pub(crate) struct Candidate {
 }
 
 /// The id of a tier of one gate: see [`Gate::tier`].
+///
+/// It works with the gate that returned it and with clones of that gate. Any other gate returns an
+/// error, and [`Gate::check`] denies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TierId(pub(crate) usize);
+pub struct TierId {
+    gate: StoreId,
+    pub(crate) place: usize,
+}
 
 /// The result of a gate for a request.
 #[derive(Debug)]
@@ -99,23 +107,30 @@ impl Gate {
         &self.store
     }
 
-    /// Returns the quotas of a tier, or those of the gate.
+    /// Returns the quotas of a tier, or those of the gate. There are none for the tier of another gate.
     pub fn quotas(&self, tier: Option<TierId>) -> &[Quota] {
         match self.quotas_of(tier) {
-            Quotas::Tier(tier) => tier.quotas(),
-            Quotas::Given(quotas) => quotas,
-            Quotas::Policy => self.store.policy().quotas(),
+            Some(Quotas::Tier(tier)) => tier.quotas(),
+            Some(Quotas::Given(quotas)) => quotas,
+            Some(Quotas::Policy) => self.store.policy().quotas(),
+            None => &[],
         }
     }
 
     /// Returns the tier of this name.
     pub fn tier(&self, name: &str) -> Option<TierId> {
-        self.tiers.iter().position(|(known, _)| known == name).map(TierId)
+        let place = self.tiers.iter().position(|(known, _)| known == name)?;
+        Some(TierId { gate: self.id, place })
     }
 
-    /// Returns the name of a tier.
+    /// Returns the name of a tier, or `None` for the tier of another gate.
     pub fn tier_name(&self, tier: TierId) -> Option<&str> {
-        self.tiers.get(tier.0).map(|(name, _)| name.as_str())
+        self.named_tier(tier).map(|(name, _)| name.as_str())
+    }
+
+    #[inline]
+    fn named_tier(&self, tier: TierId) -> Option<&(String, Tier)> {
+        if tier.gate == self.id { self.tiers.get(tier.place) } else { None }
     }
 
     /// Returns the names of all tiers.
@@ -177,7 +192,7 @@ impl Gate {
         self.rollout == Rollout::Enforce && self.share.is_all()
     }
 
-    /// Returns the same gate with other quotas over the same state.
+    /// Returns the same gate with other quotas over the same state, and without tiers.
     ///
     /// # Errors
     ///
@@ -214,6 +229,9 @@ impl Gate {
 
     /// Checks the request, and takes the units if allowed. The future is ready immediately if the
     /// store is in memory.
+    ///
+    /// With a tier of another gate, an enforced gate denies, and no retry helps. The outcome is
+    /// [`GateOutcome::ForeignTier`].
     #[inline]
     pub fn check<'a>(
         &'a self,
@@ -229,13 +247,16 @@ impl Gate {
         if self.rollout == Rollout::Off {
             return StoreFuture::ready(self.decide_off(&request));
         }
+        let Ok(target) = self.target(key, tier) else {
+            return StoreFuture::ready(self.refuse_tier(&request));
+        };
         if self.must_refuse(key) {
             return StoreFuture::ready(self.refuse(&request));
         }
         if self.candidate.is_some() {
-            return self.check_with_candidate(request);
+            return self.check_with_candidate(request, target);
         }
-        match self.store.check(self.target(key, tier), cost).try_now() {
+        match self.store.check(target, cost).try_now() {
             Ok(result) => StoreFuture::ready(self.conclude_result(&request, result, None)),
             Err(pending) => StoreFuture::pending(async move {
                 let result = pending.await;
@@ -262,7 +283,7 @@ impl Gate {
         }
         let limiter = self.store.in_process()?;
         let request = Request { key, tier, cost, caller, began: self.now() };
-        let decision = match self.quotas_of(tier) {
+        let decision = match self.quotas_of(tier)? {
             Quotas::Policy => limiter.check_cost(key, cost),
             quotas => limiter.with(quotas).ok()?.check_cost(key, cost),
         };
@@ -270,19 +291,23 @@ impl Gate {
     }
 
     #[cold]
-    fn check_with_candidate<'a>(&'a self, request: Request<'a>) -> StoreFuture<'a, GateDecision> {
-        let Request { key, tier, cost, .. } = request;
+    fn check_with_candidate<'a>(
+        &'a self,
+        request: Request<'a>,
+        target: Target<'a>,
+    ) -> StoreFuture<'a, GateDecision> {
+        let Request { key, cost, .. } = request;
         let candidate = match self.ask_candidate(key, cost).try_now() {
             Ok(candidate) => candidate,
             Err(pending) => {
                 return StoreFuture::pending(async move {
                     let candidate = pending.await;
-                    let result = self.store.check(self.target(key, tier), cost).await;
+                    let result = self.store.check(target, cost).await;
                     self.conclude_result(&request, result, candidate)
                 });
             }
         };
-        match self.store.check(self.target(key, tier), cost).try_now() {
+        match self.store.check(target, cost).try_now() {
             Ok(result) => StoreFuture::ready(self.conclude_result(&request, result, candidate)),
             Err(pending) => StoreFuture::pending(async move {
                 let result = pending.await;
@@ -325,21 +350,43 @@ impl Gate {
         tier: Option<TierId>,
         cost: Cost,
     ) -> Decision {
-        let result = self.store.check(self.target(key, tier), cost).await;
+        let Ok(target) = self.target(key, tier) else {
+            return self.refusal(RetryAfter::Never);
+        };
+        let result = self.store.check(target, cost).await;
         result.unwrap_or_else(|_| self.decide_without_store(key, tier, cost))
     }
 
+    /// Returns a key with the quotas of a tier, or those of the gate. Returns an error if the tier
+    /// belongs to another gate.
     #[inline]
-    pub(crate) fn target<'a>(&'a self, key: &'a [u8], tier: Option<TierId>) -> Target<'a> {
-        Target { key, quotas: self.quotas_of(tier) }
+    pub(crate) fn target<'a>(
+        &'a self,
+        key: &'a [u8],
+        tier: Option<TierId>,
+    ) -> Result<Target<'a>, Error> {
+        match self.quotas_of(tier) {
+            Some(quotas) => Ok(Target { key, quotas }),
+            None => Err(self.foreign_tier()),
+        }
     }
 
+    /// Returns `None` if the tier belongs to another gate.
     #[inline]
-    fn quotas_of(&self, tier: Option<TierId>) -> Quotas<'_> {
-        match tier.and_then(|tier| self.tiers.get(tier.0)) {
-            Some((_, tier)) => Quotas::Tier(tier),
-            None => self.own.as_ref().into(),
+    fn quotas_of(&self, tier: Option<TierId>) -> Option<Quotas<'_>> {
+        match tier {
+            Some(tier) => self.named_tier(tier).map(|(_, tier)| Quotas::Tier(tier)),
+            None => Some(self.own.as_ref().into()),
         }
+    }
+
+    #[cold]
+    fn foreign_tier(&self) -> Error {
+        let message = format!(
+            "the tier belongs to another gate than {:?}: use Gate::tier of it",
+            self.name()
+        );
+        Error::new(ErrorKind::Setting, message)
     }
 
     /// Returns the decision of a gate that limits nothing: everything remains.
@@ -359,22 +406,36 @@ impl Gate {
         observer.is_some_and(|observer| !observer.can_record()) && self.is_enforced(key)
     }
 
-    /// Returns the denial of a request whose decision could not be recorded.
-    pub(crate) fn refusal(&self, tier: Option<TierId>) -> Decision {
-        let none = |quota: &Quota| {
-            let wait = RetryAfter::After(REFUSED_FOR);
-            QuotaDecision::new(quota.limit(), 0, wait, REFUSED_FOR)
-        };
-        let quotas: Vec<_> = self.quotas(tier).iter().map(none).collect();
+    /// Returns the denial of a request that is not evaluated.
+    pub(crate) fn refusal(&self, retry_after: RetryAfter) -> Decision {
+        let reset_after = retry_after.duration().unwrap_or_default();
+        let none = |quota: &Quota| QuotaDecision::new(quota.limit(), 0, retry_after, reset_after);
+        let quotas: Vec<_> = self.quotas(None).iter().map(none).collect();
         Decision::new(Outcome::Deny, &quotas, None)
     }
 
+    /// Denies a request whose decision could not be recorded.
     #[cold]
     fn refuse(&self, request: &Request<'_>) -> GateDecision {
         let decided = GateDecision {
-            decision: self.refusal(request.tier),
+            decision: self.refusal(REFUSED_FOR),
             outcome: GateOutcome::Unrecorded,
             is_enforced: true,
+            candidate: None,
+        };
+        self.report(request, &decided);
+        decided
+    }
+
+    /// Denies a request with the tier of another gate, if denials are enforced.
+    #[cold]
+    fn refuse_tier(&self, request: &Request<'_>) -> GateDecision {
+        let is_enforced = self.is_enforced(request.key);
+        let decision = self.refusal(RetryAfter::Never);
+        let decided = GateDecision {
+            decision: if is_enforced { decision } else { decision.into_shadow() },
+            outcome: if is_enforced { GateOutcome::ForeignTier } else { GateOutcome::ShadowDenied },
+            is_enforced,
             candidate: None,
         };
         self.report(request, &decided);
@@ -484,13 +545,7 @@ impl Gate {
 }
 
 /// When to try again after a request whose decision could not be recorded.
-const REFUSED_FOR: Duration = Duration::from_secs(1);
-
-/// Returns the default clock, which all gates share.
-fn default_clock() -> Arc<dyn Clock> {
-    static CLOCK: OnceLock<Arc<MonotonicClock>> = OnceLock::new();
-    Arc::clone(CLOCK.get_or_init(|| Arc::new(MonotonicClock::new()))) as Arc<dyn Clock>
-}
+pub(crate) const REFUSED_FOR: RetryAfter = RetryAfter::After(Duration::from_secs(1));
 
 /// Returns whether a candidate's decision would deny the request if it were enforced.
 pub(crate) fn would_deny(decision: &Decision) -> bool {
@@ -516,56 +571,5 @@ impl fmt::Debug for Gate {
             .field("tiers", &self.tiers.len())
             .field("candidate", &self.candidate_name())
             .finish_non_exhaustive()
-    }
-}
-
-/// Creates a gate in front of a limiter in memory.
-impl From<slidegate::Limiter> for Gate {
-    fn from(limiter: slidegate::Limiter) -> Self {
-        Self::from(Arc::new(limiter))
-    }
-}
-
-impl From<Arc<slidegate::Limiter>> for Gate {
-    fn from(limiter: Arc<slidegate::Limiter>) -> Self {
-        Self::unconfigured(limiter)
-    }
-}
-
-#[cfg(feature = "redis")]
-impl From<slidegate_redis::RedisLimiter> for Gate {
-    fn from(limiter: slidegate_redis::RedisLimiter) -> Self {
-        Self::from(Arc::new(limiter))
-    }
-}
-
-#[cfg(feature = "redis")]
-impl From<Arc<slidegate_redis::RedisLimiter>> for Gate {
-    fn from(limiter: Arc<slidegate_redis::RedisLimiter>) -> Self {
-        Self::unconfigured(limiter)
-    }
-}
-
-impl Gate {
-    /// Creates a gate with the defaults, in front of a store that applies the failure mode itself.
-    pub(crate) fn unconfigured(store: Arc<dyn Store>) -> Self {
-        let rollout = match store.policy().mode() {
-            Mode::Shadow => Rollout::Shadow,
-            Mode::Enforce => Rollout::Enforce,
-        };
-        Self {
-            name: store.policy().name().into(),
-            store,
-            own: None,
-            tiers: Arc::from([]),
-            rollout,
-            share: Share::ALL,
-            candidate: None,
-            local: None,
-            secret_keys: false,
-            counters: None,
-            observer: None,
-            clock: default_clock(),
-        }
     }
 }

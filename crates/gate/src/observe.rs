@@ -126,11 +126,13 @@ pub enum GateOutcome {
     Off,
     /// The observer could not record the decision, so the request was denied without one.
     Unrecorded,
+    /// The request had a tier of another gate, which is an error in the program. It was denied.
+    ForeignTier,
 }
 
 impl GateOutcome {
     /// All outcomes, in the order of the variants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Allowed,
         Self::Denied,
         Self::DeniedByOther,
@@ -140,14 +142,18 @@ impl GateOutcome {
         Self::NoPeer,
         Self::Off,
         Self::Unrecorded,
+        Self::ForeignTier,
     ];
 
     /// Returns whether this gate rejected the request.
     pub fn is_rejected(self) -> bool {
         match self {
-            Self::Denied | Self::StoreFailed | Self::NoKey | Self::NoPeer | Self::Unrecorded => {
-                true
-            }
+            Self::Denied
+            | Self::StoreFailed
+            | Self::NoKey
+            | Self::NoPeer
+            | Self::Unrecorded
+            | Self::ForeignTier => true,
             Self::Allowed | Self::DeniedByOther | Self::ShadowDenied | Self::Off => false,
         }
     }
@@ -164,6 +170,7 @@ impl GateOutcome {
             Self::NoPeer => "no_peer",
             Self::Off => "off",
             Self::Unrecorded => "unrecorded",
+            Self::ForeignTier => "foreign_tier",
         }
     }
 }

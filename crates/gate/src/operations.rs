@@ -12,17 +12,18 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not reply.
+    /// Returns an error if the tier belongs to another gate or the store did not reply.
     pub async fn peek(
         &self,
         key: &[u8],
         tier: Option<TierId>,
         cost: Cost,
     ) -> Result<Decision, Error> {
+        let target = self.target(key, tier)?;
         if self.rollout == Rollout::Off {
             return Ok(self.unlimited(tier));
         }
-        let decision = self.store.peek(self.target(key, tier), cost).await?;
+        let decision = self.store.peek(target, cost).await?;
         Ok(if self.is_enforced(key) { decision } else { decision.into_shadow() })
     }
 
@@ -30,19 +31,20 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not reply.
+    /// Returns an error if the tier belongs to another gate or the store did not reply.
     pub async fn refund(
         &self,
         key: &[u8],
         tier: Option<TierId>,
         receipt: Receipt,
     ) -> Result<u64, Error> {
+        let target = self.target(key, tier)?;
         match &self.local {
             // The store does not have units that were admitted without it.
             Some(local) if local.limiter.has_issued(key, &receipt) => {
                 Ok(local.with(tier).refund(receipt))
             }
-            _ => self.store.refund(self.target(key, tier), receipt).await,
+            _ => self.store.refund(target, receipt).await,
         }
     }
 
@@ -50,7 +52,7 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not reply.
+    /// Returns an error if the tier belongs to another gate or the store did not reply.
     pub async fn settle(
         &self,
         key: &[u8],
@@ -58,11 +60,12 @@ impl Gate {
         receipt: Receipt,
         actual: u64,
     ) -> Result<u64, Error> {
+        let target = self.target(key, tier)?;
         match &self.local {
             Some(local) if local.limiter.has_issued(key, &receipt) => {
                 Ok(local.with(tier).settle(receipt, actual))
             }
-            _ => self.store.settle(self.target(key, tier), receipt, actual).await,
+            _ => self.store.settle(target, receipt, actual).await,
         }
     }
 
@@ -74,14 +77,14 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not reply.
+    /// Returns an error if the tier belongs to another gate or the store did not reply.
     pub async fn charge_denied(
         &self,
         key: &[u8],
         tier: Option<TierId>,
         cost: Cost,
     ) -> Result<(), Error> {
-        let target = self.target(key, tier);
+        let target = self.target(key, tier)?;
         let taken = self.store.check_at_most(target, cost).await?;
         if let Some(receipt) = taken.into_receipt() {
             self.store.settle(target, receipt, cost.get()).await?;
@@ -93,41 +96,42 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not reply.
+    /// Returns an error if the tier belongs to another gate or the store did not reply.
     pub async fn charge(&self, key: &[u8], tier: Option<TierId>, units: u64) -> Result<u64, Error> {
-        self.store.charge(self.target(key, tier), units).await
+        self.store.charge(self.target(key, tier)?, units).await
     }
 
     /// Refunds up to `units` without a receipt. Returns the number of units refunded.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not reply.
+    /// Returns an error if the tier belongs to another gate or the store did not reply.
     pub async fn forgive(
         &self,
         key: &[u8],
         tier: Option<TierId>,
         units: u64,
     ) -> Result<u64, Error> {
-        self.store.forgive(self.target(key, tier), units).await
+        self.store.forgive(self.target(key, tier)?, units).await
     }
 
     /// Returns the units that count against each quota now.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not reply.
+    /// Returns an error if the tier belongs to another gate or the store did not reply.
     pub async fn usage(&self, key: &[u8], tier: Option<TierId>) -> Result<Usage, Error> {
-        self.store.usage(self.target(key, tier)).await
+        self.store.usage(self.target(key, tier)?).await
     }
 
     /// Returns every request that is still in the longest window, oldest first.
     ///
     /// # Errors
     ///
-    /// Returns an error if the algorithm does not store times, or if the store did not reply.
+    /// Returns an error if the algorithm does not store times, the tier belongs to another gate, or the
+    /// store did not reply.
     pub async fn history(&self, key: &[u8], tier: Option<TierId>) -> Result<Vec<Event>, Error> {
-        self.store.history(self.target(key, tier)).await
+        self.store.history(self.target(key, tier)?).await
     }
 
     /// Removes the key and ends its block. Returns `true` if it existed.

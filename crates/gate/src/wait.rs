@@ -143,7 +143,8 @@ impl WaitOptions {
         mut denied: Vec<Decision>,
     ) -> (Vec<Decision>, bool) {
         let Ask { gate, key, tier, cost } = *asks[place];
-        let (target, sleep) = (gate.target(key, tier), &*self.sleep.0);
+        let Ok(target) = gate.target(key, tier) else { return (denied, false) };
+        let sleep = &*self.sleep.0;
         let mut decision = match gate.store().wait(target, cost, left, sleep).await {
             Ok(decision) if decision.is_allowed() => decision,
             Ok(decision) => {

@@ -105,6 +105,8 @@ pub(crate) enum SkipReason {
     NoPeer,
     /// A user's function panicked.
     Panicked,
+    /// The tier belongs to another gate.
+    ForeignTier,
 }
 
 impl Rule {
@@ -150,6 +152,7 @@ impl Rule {
     }
 
     /// Sets a function that returns the tier of a request, or `None` for the quotas of the policy.
+    /// With a tier of another gate, an enforced gate denies: 503.
     ///
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};
@@ -267,6 +270,9 @@ impl Rule {
         let mut ask = self.translate_plainly(head, digest)?;
         ask.cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(head));
         ask.tier = self.tier_by.as_ref().and_then(|tier| tier(head));
+        if ask.tier.is_some_and(|tier| self.gate.tier_name(tier).is_none()) {
+            return Err(SkipReason::ForeignTier);
+        }
         if let Some(partition_key) = &self.partition_key {
             ask.partition_key = partition_key.of(head, ask.key.as_slice(), digest);
         }

@@ -93,7 +93,7 @@ impl LayerRules {
                 let decided = Arc::new(RuleDecided::new(0, *tier, decided));
                 Next::Reject(Box::new(self.denial(&[decided], self.trace_id(head))))
             }
-            // The gate has a candidate or is switched off.
+            // The gate has a candidate, is switched off, or must not decide.
             None => self.decide_later(vec![(0, ask.clone())], head),
         }
     }
@@ -145,7 +145,11 @@ impl LayerRules {
                 cost: *cost,
             })
             .collect();
-        let decided = check_all(&gate_asks, self.waiting.as_ref(), Caller::IN_PROCESS).await;
+        let Ok(decided) = check_all(&gate_asks, self.waiting.as_ref(), Caller::IN_PROCESS).await
+        else {
+            // The layer has fewer rules than the maximum, and each rule has checked its tier.
+            return Err(Box::new(unchecked(trace_id)));
+        };
         drop(gate_asks);
         let decided: Vec<Arc<RuleDecided>> = asks
             .into_iter()
@@ -279,6 +283,13 @@ impl LayerRules {
                 gate.is_enforced_for_all().then(|| Box::new(Denial::no_peer()))
             }
             SkipReason::Panicked => self.fail(rule, head),
+            SkipReason::ForeignTier => {
+                let is_denied = gate.is_enforced_for_all();
+                let outcome =
+                    if is_denied { GateOutcome::ForeignTier } else { GateOutcome::ShadowDenied };
+                gate.observe_without_key(outcome, false, Caller::IN_PROCESS);
+                is_denied.then(|| Box::new(unchecked(self.trace_id(head))))
+            }
         }
     }
 
@@ -294,12 +305,17 @@ impl LayerRules {
         if decision.is_allowed() {
             return None;
         }
-        let mut problem = Problem::store_failed().retry_after(Duration::from_secs(1));
-        if let Some(id) = self.trace_id(head) {
-            problem = problem.trace_id(&id);
-        }
-        Some(Box::new(Denial::of(problem, Some(Duration::from_secs(1)))))
+        Some(Box::new(unchecked(self.trace_id(head))))
     }
+}
+
+/// Returns the denial of a request that could not be checked.
+fn unchecked(trace_id: Option<String>) -> Denial {
+    let mut problem = Problem::store_failed().retry_after(Duration::from_secs(1));
+    if let Some(id) = trace_id {
+        problem = problem.trace_id(&id);
+    }
+    Denial::of(problem, Some(Duration::from_secs(1)))
 }
 
 /// A static, because it is looked up in every response and a constant would be copied.

@@ -9,9 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use remote::Remote;
-use slidegate::{Clock, Cost, FailureMode, Limiter, ManualClock, Mode, Policy, Quota, Store};
+use slidegate::{
+    Clock, Cost, ErrorKind, FailureMode, Limiter, ManualClock, Mode, Policy, Quota, RetryAfter,
+    Store,
+};
 use slidegate_gate::{
-    Ask, Caller, Gate, GateDecision, GateOutcome, Metrics, Rollout, Sleep, WaitOptions, check_all,
+    ASKS_MAX, Ask, Caller, Gate, GateDecision, GateOutcome, Metrics, Rollout, Sleep, WaitOptions,
+    check_all,
 };
 
 fn limiter(policy: slidegate::PolicyBuilder) -> Arc<Limiter> {
@@ -35,7 +39,7 @@ fn ask(gate: &Gate) -> Ask<'_> {
 
 async fn check(gates: &[&Gate]) -> Vec<GateDecision> {
     let asks: Vec<Ask<'_>> = gates.iter().map(|gate| ask(gate)).collect();
-    check_all(&asks, None, Caller::IN_PROCESS).await
+    check_all(&asks, None, Caller::IN_PROCESS).await.unwrap()
 }
 
 fn outcomes(decided: &[GateDecision]) -> Vec<GateOutcome> {
@@ -146,7 +150,7 @@ async fn request_waits_no_longer_than_the_maximum_at_a_store_without_a_queue() {
         async {}
     });
     let wait = WaitOptions::new(Duration::from_secs(10), sleep);
-    let decided = check_all(&[ask(&gate)], Some(&wait), Caller::IN_PROCESS).await;
+    let decided = check_all(&[ask(&gate)], Some(&wait), Caller::IN_PROCESS).await.unwrap();
     assert_eq!(outcomes(&decided), [GateOutcome::Denied]);
     assert_eq!(Duration::from_nanos(clock.now() - began), Duration::from_secs(10));
 }
@@ -194,4 +198,71 @@ async fn metrics_have_unique_series_and_outlive_their_gates() {
     series.dedup();
     assert_eq!(series.len(), lines, "Prometheus rejects a page with a series twice");
     drop(last);
+}
+
+// The checks beyond the maximum were not evaluated, and the results of the others were all allowed.
+#[tokio::test]
+async fn more_checks_than_the_maximum_are_an_error_and_take_nothing() {
+    let limiter = limiter(policy("wide", 100));
+    let (wide, banned) =
+        (Gate::from(Arc::clone(&limiter)), Gate::from(self::limiter(policy("banned", 0))));
+    let of = |place| if place < ASKS_MAX { &wide } else { &banned };
+    let asks: Vec<Ask<'_>> = (0..70).map(|place| ask(of(place))).collect();
+    for count in [ASKS_MAX + 1, 70] {
+        let error = check_all(&asks[..count], None, Caller::IN_PROCESS).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Setting);
+        assert_eq!(limiter.usage("alice").units(0), 0);
+    }
+    let decided = check_all(&asks[..ASKS_MAX], None, Caller::IN_PROCESS).await.unwrap();
+    assert_eq!(decided.len(), ASKS_MAX);
+}
+
+// A tier was a bare index: one gate's smallest tier was another gate's largest.
+#[tokio::test]
+async fn the_tier_of_another_gate_is_an_error() {
+    let store = limiter(policy("one", 1));
+    let gate = Gate::builder(Arc::clone(&store)).tier("huge", [Quota::per_minute(1000)]);
+    let gate = gate.build().unwrap();
+    let other = Gate::builder(limiter(policy("two", 1))).tier("free", [Quota::per_minute(1)]);
+    let other = other.build().unwrap();
+    // A gate with other quotas has no tiers.
+    let narrow = gate.with_quotas(&[Quota::per_minute(2)]).unwrap();
+    for (gate, foreign) in [(&gate, other.tier("free")), (&narrow, gate.tier("huge"))] {
+        let decided = gate.check(b"alice", foreign, Cost::ONE, Caller::IN_PROCESS).await;
+        assert!(!decided.decision.is_allowed());
+        assert_eq!(decided.decision.retry_after(), RetryAfter::Never);
+        assert_eq!(decided.outcome, GateOutcome::ForeignTier);
+        assert!(gate.quotas(foreign).is_empty());
+        assert_eq!(foreign.and_then(|tier| gate.tier_name(tier)), None);
+
+        let both = [ask(gate), Ask { tier: foreign, ..ask(gate) }];
+        let own = Gate::from(Arc::clone(&store));
+        for asks in [&both[..], &both[1..], &[ask(&own), both[1]]] {
+            assert!(check_all(asks, None, Caller::IN_PROCESS).await.is_err());
+        }
+        assert!(gate.peek(b"alice", foreign, Cost::ONE).await.is_err());
+        assert!(gate.charge(b"alice", foreign, 1).await.is_err());
+        assert!(gate.forgive(b"alice", foreign, 1).await.is_err());
+        assert!(gate.usage(b"alice", foreign).await.is_err());
+        assert!(gate.history(b"alice", foreign).await.is_err());
+        let receipt = gate.receipt(b"alice", 1, 1, 1);
+        assert!(gate.settle(b"alice", foreign, receipt, 2).await.is_err());
+        let receipt = gate.receipt(b"alice", 1, 1, 1);
+        assert!(gate.refund(b"alice", foreign, receipt).await.is_err());
+    }
+    assert_eq!(store.usage("alice").units(0), 0);
+    // Clones have the same tiers.
+    let huge = gate.tier("huge");
+    let decided = gate.clone().check(b"alice", huge, Cost::ONE, Caller::IN_PROCESS).await;
+    assert_eq!(decided.decision.remaining(), 999);
+}
+
+#[tokio::test]
+async fn the_tier_of_another_gate_does_not_deny_in_shadow_mode() {
+    let other = Gate::builder(limiter(policy("two", 1))).tier("free", [Quota::per_minute(1)]);
+    let free = other.build().unwrap().tier("free");
+    let gate = Gate::from(limiter(policy("one", 1).mode(Mode::Shadow)));
+    let decided = gate.check(b"alice", free, Cost::ONE, Caller::IN_PROCESS).await;
+    assert!(decided.decision.is_allowed());
+    assert_eq!(decided.outcome, GateOutcome::ShadowDenied);
 }

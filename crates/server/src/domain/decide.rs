@@ -125,7 +125,10 @@ impl LimitChecks<'_, '_> {
     async fn take_rates(&mut self) {
         let rates = || self.meters.iter().filter(|meter| !meter.quota_mode);
         let asks: Vec<Ask<'_>> = rates().filter_map(|meter| ask(meter)).collect();
-        let all = check_all(&asks, None, self.caller).await;
+        let Ok(all) = check_all(&asks, None, self.caller).await else {
+            // More limits than one request may have: a request has at most as many descriptors.
+            return self.meters.iter_mut().for_each(|meter| meter.closed());
+        };
         let rates = self.meters.iter_mut().filter(|meter| !meter.quota_mode);
         for (meter, decided) in rates.filter(|meter| ask(meter).is_some()).zip(all) {
             self.failures.note_degraded(meter.failure_mode, &decided.decision);

@@ -148,10 +148,10 @@ impl Engine {
         waiting: &WaitOptions,
         caller: Caller<'_>,
     ) -> GateDecision {
-        let mut all = check_all(&[ask], Some(waiting), caller).await;
-        match all.pop() {
+        let all = check_all(&[ask], Some(waiting), caller).await;
+        match all.ok().and_then(|mut all| all.pop()) {
             Some(decided) => decided,
-            // There is one result per ask.
+            // The tier belongs to another gate, which therefore denies.
             None => ask.gate.check(ask.key, ask.tier, ask.cost, caller).await,
         }
     }

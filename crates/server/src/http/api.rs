@@ -100,7 +100,7 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
     };
     let asks = checks.iter().enumerate().map(find).collect::<Result<Vec<_>, _>>()?;
     let waiting = waiting(state, options.wait, options.place);
-    let all = check_asks(&asks, waiting.as_ref(), options.caller).await;
+    let all = check_asks(&asks, waiting.as_ref(), options.caller).await?;
 
     let headers = &settings.headers;
     let mut advertised = Vec::new();

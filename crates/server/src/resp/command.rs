@@ -347,7 +347,7 @@ impl Call<'_> {
             asks.push(Ask { gate, key, tier: None, cost });
         }
         let waiting = (!wait.is_zero()).then(|| self.engine.waiting(wait));
-        let all = check_all(&asks, waiting.as_ref(), Caller::RESP).await;
+        let all = check_all(&asks, waiting.as_ref(), Caller::RESP).await.map_err(failed)?;
         self.replies.array(all.len());
         for decided in all {
             self.decision(&decided.decision);

@@ -291,7 +291,8 @@ async fn requests_are_denied_while_a_required_log_cannot_be_written() {
             tier: None,
             cost: Cost::ONE,
         });
-        for decided in slidegate_gate::check_all(&asks, None, Caller::IN_PROCESS).await {
+        let all = slidegate_gate::check_all(&asks, None, Caller::IN_PROCESS).await.unwrap();
+        for decided in all {
             assert_eq!(decided.outcome, slidegate_gate::GateOutcome::Unrecorded);
             assert!(!decided.decision.is_allowed());
         }

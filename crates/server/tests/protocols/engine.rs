@@ -109,7 +109,7 @@ async fn several_limits_are_all_or_nothing_and_shadows_stand_in_nobodys_way() {
     let asks = [ask("wide"), ask("narrow"), ask("shadow")];
     let mut results = Vec::new();
     for _ in 0..3 {
-        let answers = check_all(&asks, None, Caller::IN_PROCESS).await;
+        let answers = check_all(&asks, None, Caller::IN_PROCESS).await.unwrap();
         results.push(
             answers.iter().map(|it| (it.decision.is_allowed(), it.is_over())).collect::<Vec<_>>(),
         );

@@ -173,6 +173,25 @@ async fn a_tier_has_its_own_quotas_and_fields() {
     assert_eq!(response.headers()["x-ratelimit-limit"], "1000");
 }
 
+// The first tier of one gate would be the first tier of the other.
+#[tokio::test]
+async fn the_tier_of_another_gate_is_denied() {
+    let clock = clock();
+    let gate = |name: &str| {
+        let builder = Gate::builder(limiter(name, 1, &clock));
+        builder.tier("first", [Quota::per_hour(1000)]).build().unwrap()
+    };
+    let foreign = gate("other").tier("first");
+    for rules in [1, 2] {
+        let rule = |name: &str| Rule::new(gate(name)).tier_by(move |_| foreign);
+        let (app, service) = behind(&layer([rule("api"), rule("more")].into_iter().take(rules)));
+        for _ in 0..2 {
+            assert_eq!(status(&service, from("192.0.2.1")).await, 503);
+        }
+        assert_eq!(app.served(), 0);
+    }
+}
+
 #[tokio::test]
 async fn several_gates_take_all_or_nothing() {
     let clock = clock();

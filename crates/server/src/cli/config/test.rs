@@ -235,7 +235,7 @@ fn ask_rules(
         return Ok(ActualDecision { allowed: false, ..ActualDecision::FREE });
     };
     let asks: Vec<Ask<'_>> = rules.iter().map(MatchedRule::ask).collect();
-    let all = ready(check_all(&asks, None, caller))?;
+    let all = ready(check_all(&asks, None, caller))?.map_err(|error| error.to_string())?;
     let decisions: Vec<&Decision> = all.iter().map(|decided| &decided.decision).collect();
     Ok(ActualDecision::of(&decisions))
 }

@@ -189,6 +189,7 @@ impl FileReplay {
         };
         let asks: Vec<Ask<'_>> = rules.iter().map(MatchedRule::ask).collect();
         let all = ready(check_all(&asks, None, caller)).map_err(Failure::failed)?;
+        let all = all.map_err(|error| Failure::failed(error.to_string()))?;
         for (MatchedRule { place, gate, key, .. }, decided) in rules.iter().zip(&all) {
             let fingerprint = self.hasher.hash_one(key);
             let name = || {

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use slidegate::Cost;
-use slidegate_gate::{ASKS_MAX, Ask, Caller, Gate, TierId, check_all};
+use slidegate_gate::{Ask, Caller, Gate, TierId, check_all};
 use slidegate_http::Problem;
 
 pub(crate) use self::key::{KeySource, RuleKey};
@@ -56,6 +56,7 @@ pub(super) async fn authorize(
     let asks: Vec<Ask<'_>> = rules.iter().map(MatchedRule::ask).collect();
     let waiting = waiting(state, options.wait, request.extensions().get());
     let all = check_all(&asks, waiting.as_ref(), caller).await;
+    let all = all.map_err(|error| ApiError::new(ApiErrorKind::Failed, error.to_string()))?;
 
     let headers = &state.settings().headers;
     let advertised = advertise_all(headers, &asks, &all);
@@ -138,10 +139,6 @@ pub(crate) fn matching_rules<'a>(
         let tier = rule.tier_header.as_deref().and_then(|name| only(headers, name));
         let tier = tier.and_then(|name| gate.tier(name));
         found.push(MatchedRule { place, gate, key, tier, cost: rule.cost });
-        // A configuration with more rules for one request is invalid.
-        if found.len() == ASKS_MAX {
-            break;
-        }
     }
     Ok(found)
 }
