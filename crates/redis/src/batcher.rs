@@ -6,6 +6,7 @@
 //! check that finds nothing in flight is sent immediately.
 
 use core::mem;
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,11 +14,11 @@ use parking_lot::Mutex;
 use redis::Value;
 use slidegate::DegradedReason;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::redis::Redis;
 use crate::script::{self, KeyOp, ScriptKind};
-use crate::servers::{Failure, FailureKind, RawReply, slot_of};
+use crate::servers::{Failure, FailureKind, RawReply, slot_of, within};
 
 /// Collects concurrent checks, in one queue per script because a call runs a single script.
 #[derive(Debug)]
@@ -38,9 +39,8 @@ struct BatchQueue {
 struct PendingCheck {
     name: Vec<u8>,
     argument: Vec<u8>,
-    /// When the caller gives up. A batch uses the earliest deadline in it.
-    until: Instant,
-    /// Closed if the caller was dropped; such a check is not sent.
+    queued: Instant,
+    /// Closed if the caller has given up or was dropped; such a check is not sent.
     reply: oneshot::Sender<CallResult>,
 }
 
@@ -48,27 +48,21 @@ struct PendingCheck {
 pub(crate) struct PendingReply(oneshot::Receiver<CallResult>);
 
 impl PendingCheck {
-    fn new(name: Vec<u8>, op: &KeyOp<'_>, until: Instant) -> (Self, PendingReply) {
+    fn new(name: Vec<u8>, op: &KeyOp<'_>) -> (Self, PendingReply) {
         let (reply, received) = oneshot::channel();
-        (Self { name, argument: op.argument(true), until, reply }, PendingReply(received))
+        let queued = Instant::now();
+        (Self { name, argument: op.argument(true), queued, reply }, PendingReply(received))
     }
 }
 
 impl PendingReply {
-    /// Waits for the reply. Returns `None` if the check has to be sent alone: nothing was done for
-    /// it.
-    pub(crate) async fn receive(self, until: Instant) -> Option<CallResult> {
-        let result = match timeout_at(until, self.0).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Failure::unknown(
-                DegradedReason::NoRuntime,
-                "the runtime ended before the reply arrived",
-            )),
-            Err(_) => Err(Failure::unknown(
-                DegradedReason::Timeout,
-                "a call with other checks did not reply in time",
-            )),
-        };
+    /// Waits for the reply; the call has a deadline. Returns `None` if the check has to be sent
+    /// alone: nothing was done for it.
+    pub(crate) async fn receive(self) -> Option<CallResult> {
+        let result = self.0.await.unwrap_or_else(|_| {
+            let why = "the runtime ended before the reply arrived";
+            Err(Failure::unknown(DegradedReason::NoRuntime, why))
+        });
         match &result {
             Ok(RawReply { value: Value::BulkString(bytes), .. }) if bytes == script::ALONE => None,
             Err(failure) if failure.kind == FailureKind::KeysSplit => None,
@@ -95,7 +89,7 @@ impl Batcher {
 }
 
 impl Redis {
-    /// Sends a check in one call with others. The caller holds a permit. Returns `None` if the
+    /// Sends a check in one call with others. The caller has its turn. Returns `None` if the
     /// operation has to be sent alone.
     pub(crate) async fn call_in_batch(
         &self,
@@ -108,23 +102,24 @@ impl Redis {
             return None;
         }
         let (now, call) = (Instant::now(), servers.timing.call);
-        // A check with little time left would shorten the deadline of the whole batch.
+        // A check with little time left cannot wait for a call with a whole deadline.
         if until.saturating_duration_since(now) < call / 4 * 3 {
             return None;
         }
         let queue = self.shared.batcher.queue(op.limits.kind())?;
-        let (check, reply) = PendingCheck::new(name.to_vec(), op, until);
-        self.enqueue(queue, check, now + call / 2);
-        reply.receive(until).await
+        let (check, reply) = PendingCheck::new(name.to_vec(), op);
+        self.enqueue(queue, check, call / 2);
+        // Another runtime may send the check, and end or block before it does.
+        let unsent = || {
+            let why = "a call with other checks did not reply in time";
+            Some(Err(Failure::unknown(DegradedReason::Timeout, why)))
+        };
+        within(call, &mut (now + call * 2), reply.receive()).await.unwrap_or_else(unsent)
     }
 
     /// Sends independent checks of one kind at once, in as few calls as possible. Returns where the
     /// reply to each of them arrives, or `None` for those that have to be sent alone.
-    pub(crate) fn send_many(
-        &self,
-        checks: Vec<(Vec<u8>, KeyOp<'_>)>,
-        until: Instant,
-    ) -> Vec<Option<PendingReply>> {
+    pub(crate) fn send_many(&self, checks: Vec<(Vec<u8>, KeyOp<'_>)>) -> Vec<Option<PendingReply>> {
         let is_cluster = self.shared.servers.is_cluster();
         let mut replies = Vec::with_capacity(checks.len());
         // A script can have keys of one slot only.
@@ -136,7 +131,7 @@ impl Redis {
                 continue;
             }
             let slot = if is_cluster { slot_of(&name) } else { 0 };
-            let (check, reply) = PendingCheck::new(name, &op, until);
+            let (check, reply) = PendingCheck::new(name, &op);
             replies.push(Some(reply));
             let (_, group) = groups.entry(slot).or_insert_with(|| (kind, Vec::new()));
             group.push(check);
@@ -156,8 +151,8 @@ impl Redis {
     fn spawn_batch(&self, kind: ScriptKind, checks: Vec<PendingCheck>) {
         let redis = self.clone();
         tokio::spawn(async move {
-            match redis.shared.servers.enter() {
-                Ok(_permit) => redis.send_batch(kind, checks).await,
+            match redis.shared.servers.enter(Instant::now()).await {
+                Ok(_turn) => redis.send_batch(kind, checks).await,
                 Err(failure) => {
                     for check in checks {
                         let _ = check.reply.send(Err(failure.clone()));
@@ -168,11 +163,11 @@ impl Redis {
     }
 
     /// Adds a check to a queue. The first check of a queue starts the task that sends all of them.
-    /// If its deadline is before `stalled`, that task's runtime has ended or is blocked, and the
-    /// new check starts another one.
-    fn enqueue(&self, queue: &BatchQueue, check: PendingCheck, stalled: Instant) {
+    /// If it has been waiting for `stalled`, that task's runtime has ended or is blocked, and the new
+    /// check starts another one.
+    fn enqueue(&self, queue: &BatchQueue, check: PendingCheck, stalled: Duration) {
         let mut pending = queue.pending.lock();
-        let starts_task = pending.first().is_none_or(|first| first.until < stalled);
+        let starts_task = pending.first().is_none_or(|first| first.queued + stalled < check.queued);
         pending.push(check);
         let is_full = pending.len() >= self.shared.batcher.checks_per_call_max;
         let full = is_full.then(|| mem::take(&mut *pending));
@@ -193,12 +188,11 @@ impl Redis {
 
     /// Sends all checks in one call, and each reply to its caller.
     async fn send_batch(&self, kind: ScriptKind, mut checks: Vec<PendingCheck>) {
-        // A check whose caller was dropped or has no time left is not charged.
-        let now = Instant::now();
-        checks.retain(|check| !check.reply.is_closed() && check.until > now);
-        let Some(until) = checks.iter().map(|check| check.until).min() else {
+        // A check whose caller was dropped is not charged.
+        checks.retain(|check| !check.reply.is_closed());
+        if checks.is_empty() {
             return;
-        };
+        }
         let (mut names, mut arguments, mut senders) = (Vec::new(), Vec::new(), Vec::new());
         for PendingCheck { name, argument, reply, .. } in checks {
             names.push(name);
@@ -210,8 +204,7 @@ impl Redis {
         let script = script::batch_script(kind).filter(|_| callers > 1);
         let script = script.unwrap_or_else(|| script::script(kind));
         let servers = &self.shared.servers;
-        // Earlier than the callers' deadlines, so that they learn the result of the call.
-        let until = until.checked_sub(servers.timing.call / 16).unwrap_or(until);
+        let until = Instant::now() + servers.timing.call;
         let result = servers.run_script(callers, script, &names, &arguments, until).await;
         for (result, sender) in split(result, senders.len()).zip(senders) {
             // A caller that was dropped has still been charged.

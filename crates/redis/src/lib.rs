@@ -30,8 +30,8 @@
 //! [`Redis`] connects to one server, to Sentinel or to a cluster. [`Redis::limiter`] makes a
 //! [`RedisLimiter`] for a policy. [`check_all`] takes units from several limiters, or from none.
 //!
-//! `check` returns a decision at the latest after its deadline, 20 ms by default, and the time until
-//! the runtime wakes the task. Without a reply by then, the failure mode of the policy decides: allow,
+//! `check` returns a decision at the latest after its deadline, 20 ms by default, and the delays of a
+//! busy process: a check above [`RedisBuilder::in_flight_max`] waits for its turn first. Without a reply by then, the failure mode of the policy decides: allow,
 //! deny, or enforce a share of the limit in this process. Such a decision is marked as degraded.
 //! [`RedisStats`] counts what happened.
 //!

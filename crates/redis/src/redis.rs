@@ -298,8 +298,10 @@ impl RedisBuilder {
         self
     }
 
-    /// Sets the maximum number of checks in flight, by default 1024. The failure mode decides the
-    /// others.
+    /// Sets the maximum number of checks in flight, by default 1024. Others wait for their turn, which
+    /// does not count against their deadline. After a second or two deadlines, whichever is longer, or
+    /// behind 65,536 others, a check is denied in every failure mode: Redis decides for others, so
+    /// nothing may be admitted in addition.
     #[must_use]
     pub fn in_flight_max(mut self, checks: usize) -> Self {
         self.in_flight_max = checks;

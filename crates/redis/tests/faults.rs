@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{crew, eventually, failing, patient, policy, runtime};
-use slidegate::{Decision, FailureMode};
+use slidegate::{Decision, DegradedReason, FailureMode};
 use slidegate_redis::{BreakerState, Redis, RedisLimiter};
 use slidegate_testkit::server::{Proxy, RedisServer, ReplyFault};
 use tokio::task::JoinSet;
@@ -262,9 +262,10 @@ fn a_killed_server_is_used_again_when_it_is_back() {
     });
 }
 
-// Unbounded callers on a server that hangs would take unbounded memory.
+// Unbounded calls to a server that hangs would take unbounded memory. Callers without room wait, so
+// that a backlog of this process does not look like an outage.
 #[test]
-fn callers_above_in_flight_max_are_decided_immediately() {
+fn callers_above_in_flight_max_wait_for_their_turn() {
     const MOST: usize = 4;
     crew().block_on(async {
         let mut server = RedisServer::start().unwrap();
@@ -276,24 +277,67 @@ fn callers_above_in_flight_max_are_decided_immediately() {
         let calls = limiter.stats().calls;
 
         server.suspend().unwrap();
-        let first = tokio::spawn({
+        let callers = tokio::spawn({
             let limiter = Arc::clone(&limiter);
-            async move { crowd(&limiter, MOST).await }
+            async move { crowd(&limiter, MOST + 20).await }
         });
         let in_flight = calls + u64::try_from(MOST).unwrap();
         eventually("calls in flight", async || limiter.stats().calls == in_flight).await;
-        let (decisions, slowest) = crowd(&limiter, 20).await;
-        println!("20 too many, the slowest answered after {slowest:?}");
-        assert!(decisions.iter().all(|decision| decision.is_degraded() && !decision.is_allowed()));
-        assert!(!first.is_finished(), "the others did not wait for these");
-        let stats = limiter.stats();
-        assert_eq!((stats.crowded, stats.calls), (20, in_flight));
-
         server.resume().unwrap();
-        let (decisions, _) = first.await.unwrap();
+        let (decisions, _) = callers.await.unwrap();
         assert!(decisions.iter().all(|decision| !decision.is_degraded()));
-        // Too many callers are not a fault of the server.
-        assert_eq!(limiter.stats().breaker_opened, 0);
-        assert_eq!(used(&server, "crowd", "k").await, 1 + u64::try_from(MOST).unwrap());
+        assert_eq!(limiter.stats().crowded, 0);
+        assert_eq!(used(&server, "crowd", "k").await, 1 + u64::try_from(MOST).unwrap() + 20);
+    });
+}
+
+// A server that hangs is detected by the calls in flight. Those that wait must not wait for one
+// deadline after another.
+#[test]
+fn callers_above_in_flight_max_are_decided_when_the_breaker_opens() {
+    crew().block_on(async {
+        let mut server = RedisServer::start().unwrap();
+        let redis = Redis::single(&server.url()).unwrap().deadline(DEADLINE).in_flight_max(1);
+        let redis = redis.breaker(1, Duration::from_secs(60)).build().unwrap();
+        let quota = failing(&policy("hung", 100, HOUR_MS), FailureMode::Allow);
+        let limiter = Arc::new(redis.limiter(quota).build().unwrap());
+        eventually("an answer", async || !limiter.check("k").await.is_degraded()).await;
+        server.suspend().unwrap();
+        let (decisions, slowest) = crowd(&limiter, 20).await;
+        assert!(decisions.iter().all(|decision| decision.is_degraded() && decision.is_allowed()));
+        assert!(slowest < DEADLINE + SLACK, "{slowest:?}");
+        assert_eq!(limiter.stats().crowded, 0);
+    });
+}
+
+// Redis decides for others, so a check that has waited for too long must not pass without it, whatever
+// the failure mode is.
+#[test]
+fn callers_without_room_for_too_long_are_denied() {
+    crew().block_on(async {
+        let mut server = RedisServer::start().unwrap();
+        let deadline = Duration::from_millis(600);
+        let redis = Redis::single(&server.url()).unwrap().deadline(deadline).in_flight_max(1);
+        let redis = redis.breaker(1000, Duration::from_secs(60)).build().unwrap();
+        for mode in [FailureMode::Allow, FailureMode::Local] {
+            let quota = failing(&policy("crowd", 100, HOUR_MS), mode);
+            let limiter = Arc::new(redis.limiter(quota).build().unwrap());
+            eventually("an answer", async || !limiter.check("k").await.is_degraded()).await;
+            let before = limiter.stats().crowded;
+            server.suspend().unwrap();
+            let (decisions, _) = crowd(&limiter, 10).await;
+            server.resume().unwrap();
+            let of_backlog = |decision: &&Decision| {
+                decision.degraded_reason() == Some(DegradedReason::InFlightMax)
+            };
+            let denied = decisions.iter().filter(of_backlog).count();
+            assert!(denied > 0, "all had room");
+            assert_eq!(limiter.stats().crowded - before, denied as u64);
+            for decision in decisions.iter().filter(of_backlog) {
+                assert!(!decision.is_allowed());
+                let retry_after = decision.retry_after().duration().unwrap();
+                assert!(!retry_after.is_zero() && retry_after <= Duration::from_secs(1));
+            }
+        }
     });
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{crew, failing, patient, policy, runtime};
 use slidegate::{Algorithm, Decision, FailureMode, Policy, Quota};
 use slidegate_redis::{Redis, RedisLimiter};
-use slidegate_testkit::server::RedisServer;
+use slidegate_testkit::server::{PATIENCE, RedisServer};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -67,6 +67,38 @@ fn many_callers_take_few_calls_and_get_the_limit() {
                 assert!(calls <= 250, "{algorithm:?}: 500 checks took {calls} calls");
             }
         });
+    }
+}
+
+// Checks that find no room, or whose replies wait for a busy runtime, must not pass by the failure
+// mode: Redis replies all the time.
+#[test]
+fn a_backlog_of_this_process_lifts_no_limit_of_a_healthy_server() {
+    const CHECKS: usize = 10_000;
+    const DEADLINE: Duration = Duration::from_millis(500);
+    let server = RedisServer::start().unwrap();
+    for runtime in [runtime(), crew()] {
+        for mode in [FailureMode::Allow, FailureMode::Deny, FailureMode::Local] {
+            for in_flight_max in [None, Some(1), Some(2)] {
+                let case = format!("{mode:?}, in_flight_max {in_flight_max:?}");
+                let limiter = runtime.block_on(async {
+                    // A busy machine may keep Redis itself from replying within 20 ms.
+                    let mut redis = Redis::single(&server.url()).unwrap().deadline(DEADLINE);
+                    if let Some(checks) = in_flight_max {
+                        redis = redis.in_flight_max(checks);
+                    }
+                    let redis = redis.build().unwrap();
+                    redis.connect(PATIENCE).await.unwrap();
+                    let quota = failing(&policy("backlog", 100, HOUR_MS), mode);
+                    Arc::new(redis.limiter(quota).build().unwrap())
+                });
+                let key = format!("{:?} {case}", runtime.metrics().num_workers());
+                let decisions = runtime.block_on(crowd(&limiter, CHECKS, |_| key.clone()));
+                let degraded = decisions.iter().filter(|(_, of)| of.is_degraded()).count();
+                println!("{case}: {} allowed, {degraded} degraded", allowed(&decisions));
+                assert_eq!(allowed(&decisions), 100, "{case}: {degraded} degraded");
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ fn limits(quotas: &[Quota]) -> ScriptLimits {
     ScriptLimits::new(quotas, Algorithm::Log, tick, tick).unwrap()
 }
 
-// A batch has the earliest deadline of its checks, so all must have similar deadlines.
+// A batch has a whole deadline, so a check with less time is sent alone.
 #[tokio::test]
 async fn only_plain_checks_with_time_left_are_batched() {
     let redis = nowhere();
@@ -36,7 +36,8 @@ async fn stalled_queue_is_sent_by_the_next_check() {
     let (reply, stuck) = oneshot::channel();
     let (name, argument) = (b"k".to_vec(), check.argument(true));
     let queue = redis.shared.batcher.queue(ScriptKind::Log).unwrap();
-    queue.pending.lock().push(PendingCheck { name, argument, until: seconds(3), reply });
+    let queued = Instant::now().checked_sub(Duration::from_secs(5)).unwrap();
+    queue.pending.lock().push(PendingCheck { name, argument, queued, reply });
     let began = Instant::now();
     let result = redis.call_in_batch(b"k", &check, seconds(8)).await;
     assert!(matches!(result, Some(Err(_))));

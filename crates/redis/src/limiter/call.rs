@@ -13,7 +13,7 @@ use crate::batcher::PendingReply;
 use crate::deny::ReplyTimes;
 use crate::redis::Redis;
 use crate::script::{self, KeyOp, KeyReply, Op, ScriptKind, ScriptLimits};
-use crate::servers::{ClockReading, Failure, RawReply};
+use crate::servers::{ClockReading, Failure, RawReply, Turn};
 
 /// The reply for one key, and when the call was sent and answered.
 #[derive(Debug)]
@@ -41,16 +41,30 @@ impl Inner {
         op: Op<'_>,
         until: Instant,
     ) -> Result<TimedReply, Failure> {
+        let turn = self.redis.shared.servers.enter(until).await?;
+        self.run_op_in_turn(key, limits, op, &turn).await
+    }
+
+    /// Runs an operation on one key for a caller that has its turn.
+    pub(super) async fn run_op_in_turn(
+        &self,
+        key: &[u8],
+        limits: &ScriptLimits,
+        op: Op<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<TimedReply, Failure> {
         let (name, op) = (self.name(key), KeyOp { limits, op });
-        let servers = &self.redis.shared.servers;
-        // Read before this call counts as in flight itself.
-        let is_busy = servers.is_busy();
-        let _permit = servers.enter()?;
-        let batched =
-            if is_busy { self.redis.call_in_batch(&name, &op, until).await } else { None };
+        let batched = if turn.is_busy {
+            self.redis.call_in_batch(&name, &op, turn.until).await
+        } else {
+            None
+        };
         let (replies, times) = match batched {
             Some(raw) => self.redis.read_reply(raw?, &[op])?,
-            None => self.redis.call_script(&[name], &[op], until).await?,
+            None => {
+                let until = self.redis.half_left(turn.until);
+                self.redis.call_script(&[name], &[op], until).await?
+            }
         };
         TimedReply::of_one(replies, times)
     }
@@ -64,14 +78,15 @@ impl Inner {
         until: Instant,
     ) -> Result<TimedReply, Failure> {
         let batched = match pending {
-            Some(pending) => pending.receive(until).await,
+            Some(pending) => pending.receive().await,
             None => None,
         };
         let (replies, times) = match batched {
             Some(raw) => self.redis.read_reply(raw?, &[op])?,
             None => {
-                let _permit = self.redis.shared.servers.enter()?;
-                self.redis.call_script(&[self.name(key)], &[op], until).await?
+                let until = self.redis.half_left(until);
+                let turn = self.redis.shared.servers.enter(until).await?;
+                self.redis.call_script(&[self.name(key)], &[op], turn.until).await?
             }
         };
         TimedReply::of_one(replies, times)
@@ -98,8 +113,8 @@ impl Redis {
         ops: &[KeyOp<'_>],
         until: Instant,
     ) -> Result<Vec<KeyReply>, Failure> {
-        let _permit = self.shared.servers.enter()?;
-        let (replies, _) = self.call_script(names, ops, until).await?;
+        let turn = self.shared.servers.enter(until).await?;
+        let (replies, _) = self.call_script(names, ops, turn.until).await?;
         Ok(replies)
     }
 
@@ -108,7 +123,13 @@ impl Redis {
         now + self.shared.servers.timing.call
     }
 
-    /// Sends the script for `ops`. The caller holds a permit of [`Servers::enter`].
+    /// Returns the deadline of a call that follows others, of which at least half is left: the runtime
+    /// may have been late.
+    pub(super) fn half_left(&self, until: Instant) -> Instant {
+        until.max(Instant::now() + self.shared.servers.timing.call / 2)
+    }
+
+    /// Sends the script for `ops`. The caller has a turn of [`Servers::enter`].
     ///
     /// [`Servers::enter`]: crate::servers::Servers::enter
     async fn call_script(

@@ -14,7 +14,8 @@ use crate::report::PriorCall;
 use crate::servers::{Failure, FailureKind};
 
 impl Inner {
-    /// Lets the policy's failure mode decide.
+    /// Lets the policy's failure mode decide. A check without room in this process is denied in every
+    /// mode.
     pub(super) fn degrade(
         self: &Arc<Self>,
         key: &[u8],
@@ -28,6 +29,8 @@ impl Inner {
             self.counts.unknown.fetch_add(1, Ordering::Relaxed);
         }
         let decision = match (self.policy.failure_mode(), &self.local) {
+            // Redis decides for others, so nothing may be admitted in addition.
+            _ if failure.is_own_backlog() => self.decide_blindly(Outcome::Deny, tier, failure),
             (FailureMode::Local, Some(local)) => {
                 self.decide_locally(local, key, tier, cost, failure)
             }
@@ -46,9 +49,11 @@ impl Inner {
         tier: Option<&RedisTier>,
         failure: &Failure,
     ) -> Decision {
+        let timing = &self.redis.shared.servers.timing;
         let wait = match failure.kind {
             FailureKind::Open(left) => left,
-            _ => self.redis.shared.servers.timing.breaker.open_min,
+            _ if failure.is_own_backlog() => timing.call,
+            _ => timing.breaker.open_min,
         };
         let quotas = tier.map_or(self.policy.quotas(), |tier| &tier.quotas).iter().map(|quota| {
             let limit = self.guard.of(quota.limit());

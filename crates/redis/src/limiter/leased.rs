@@ -39,7 +39,7 @@ impl Inner {
         self: &Arc<Self>,
         leases: &Leases,
         entry: Arc<LeaseEntry>,
-        check: Check<'_>,
+        mut check: Check<'_>,
         now: Instant,
     ) -> Decision {
         let limits = self.limits(check.tier);
@@ -70,6 +70,7 @@ impl Inner {
                 }
                 _ => return self.check_in_redis(check).await,
             }
+            check.until = self.redis.half_left(check.until);
             let now = Instant::now();
             if let Some(decision) = self.take_from_lease(&entry, check, now) {
                 return decision;

@@ -106,7 +106,7 @@ impl Inner {
             return checks.iter().map(degrade).collect();
         }
         let sent = checks.iter().map(|placed| (self.name(placed.check.key), placed.op())).collect();
-        let replies = self.redis.send_many(sent, until);
+        let replies = self.redis.send_many(sent);
         let receive = async |(placed, pending): (&PlacedCheck<'_>, _)| {
             let PlacedCheck { place, check, limits } = placed;
             let called = self.receive(pending, check.key, placed.op(), until).await;

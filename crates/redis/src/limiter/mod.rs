@@ -459,8 +459,19 @@ impl Inner {
 
     /// Decides a check with the script operation `op`, or with the failure mode.
     async fn run_check(self: &Arc<Self>, check: Check<'_>, op: Op<'_>) -> Decision {
+        let turn = match self.redis.shared.servers.enter(check.until).await {
+            Ok(turn) => turn,
+            Err(failure) => return self.degrade(check.key, check.tier, check.cost, &failure),
+        };
+        // A check that has waited may be denied by the reply to another one.
+        if turn.has_waited
+            && let Some(denial) = self.cached_denial(check.tiered_key, check.cost)
+        {
+            self.counts.denied_later.fetch_add(1, Ordering::Relaxed);
+            return self.apply_mode(denial.decision());
+        }
         let limits = self.limits(check.tier);
-        let called = self.run_op_until(check.key, &limits, op, check.until).await;
+        let called = self.run_op_in_turn(check.key, &limits, op, &turn).await;
         self.conclude(check, &limits, called)
     }
 

@@ -143,6 +143,12 @@ impl Failure {
         self.kind == FailureKind::Unknown
     }
 
+    /// Returns `true` if the call found no room in this process. The server is not involved, and
+    /// decides for others.
+    pub(crate) fn is_own_backlog(&self) -> bool {
+        self.reason == DegradedReason::InFlightMax
+    }
+
     /// Returns `true` if the server cannot be used before a setting is changed.
     pub(crate) fn is_permanent(&self) -> bool {
         matches!(self.reason, DegradedReason::Unauthorized | DegradedReason::Tls)

@@ -14,6 +14,8 @@ mod link;
 mod node;
 mod sentinel;
 mod slots;
+mod timeout;
+mod turn;
 
 pub use breaker::BreakerState;
 
@@ -28,6 +30,9 @@ use node::Request;
 pub(crate) use node::{Node, Timing};
 pub(crate) use sentinel::{MakeNode, Sentinel};
 pub(crate) use slots::slot_of;
+pub(crate) use timeout::within;
+pub(crate) use turn::Turn;
+use turn::Turns;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -37,7 +42,6 @@ use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use slidegate::DegradedReason;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::script::Script;
@@ -47,9 +51,7 @@ use crate::script::Script;
 pub(crate) struct Servers {
     layout: Layout,
     pub(crate) timing: Timing,
-    /// The maximum number of callers in flight.
-    in_flight: Semaphore,
-    in_flight_max: usize,
+    turns: Turns,
     pub(crate) counts: Arc<ServerCounts>,
 }
 
@@ -101,7 +103,7 @@ pub(crate) struct ServerCounts {
     pub(crate) timeouts: AtomicU64,
     /// Connections that broke, and servers that were not primaries.
     pub(crate) errors: AtomicU64,
-    /// Calls not made because too many were in flight.
+    /// Calls not made because too many were in flight for too long.
     pub(crate) crowded: AtomicU64,
     /// Connections opened.
     pub(crate) connections: AtomicU64,
@@ -149,7 +151,7 @@ impl Servers {
         in_flight_max: usize,
         counts: Arc<ServerCounts>,
     ) -> Self {
-        Self { layout, timing, in_flight: Semaphore::new(in_flight_max), in_flight_max, counts }
+        Self { layout, timing, turns: Turns::new(in_flight_max, timing.call), counts }
     }
 
     /// Runs a script once on keys of one slot, and waits for the reply until `until`. `callers` is
@@ -178,27 +180,21 @@ impl Servers {
         Ok(RawReply { value, sent, node })
     }
 
-    /// Counts a caller as in flight until the permit is dropped.
+    /// Waits until a caller may be in flight, and counts it until its turn is dropped. Without the
+    /// wait, the deadline of its call is `until`.
     ///
     /// # Errors
     ///
-    /// Returns an error if too many are in flight, or there is no runtime.
-    pub(crate) fn enter(&self) -> Result<SemaphorePermit<'_>, Failure> {
+    /// Returns an error if too many are in flight for too long, or there is no runtime.
+    pub(crate) async fn enter(&self, until: Instant) -> Result<Turn<'_>, Failure> {
         if Handle::try_current().is_err() {
             self.counts.failed(DegradedReason::NoRuntime);
             return Err(Failure::no_runtime());
         }
-        self.in_flight.try_acquire().map_err(|_| {
+        self.turns.take(until).await.inspect_err(|failure| {
             self.counts.crowded.fetch_add(1, Ordering::Relaxed);
-            self.counts.failed(DegradedReason::InFlightMax);
-            let why = "too many calls are in flight: raise in_flight_max";
-            Failure::refused(DegradedReason::InFlightMax, why)
+            self.counts.failed(failure.reason());
         })
-    }
-
-    /// Returns `true` if calls are in flight.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.in_flight.available_permits() < self.in_flight_max
     }
 
     /// Returns `true` if keys are distributed over several servers, so that a script cannot use

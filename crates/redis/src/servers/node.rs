@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use redis::{Client, Cmd, RedisResult, Value};
 use slidegate::DegradedReason;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::ServerCounts;
 use super::breaker::{Breaker, BreakerSettings, BreakerState, CallPermit};
@@ -17,6 +17,7 @@ use super::clock_jump::{ClockJumpDetector, ClockReading, ClockStep};
 use super::events::Events;
 use super::failure::{Failure, FailureKind};
 use super::link::{Greeting, Link, NodeEvent};
+use super::timeout::within;
 
 /// One server behind one multiplexed connection, which is opened on first use.
 pub(crate) struct Node {
@@ -155,9 +156,9 @@ impl Node {
     pub(crate) async fn call(
         self: &Arc<Self>,
         request: Request<'_>,
-        until: Instant,
+        mut until: Instant,
     ) -> Result<Value, Failure> {
-        let result = self.call_once(&request, until).await;
+        let result = self.call_once(&request, &mut until).await;
         let Some(text) = request.script_text else {
             return result;
         };
@@ -169,7 +170,8 @@ impl Node {
         }
         self.counts.scripts_sent.fetch_add(1, Ordering::Relaxed);
         let command = Arc::new(text());
-        let result = self.call_once(&Request { command: &command, ..request }, until).await;
+        let request = Request { command: &command, ..request };
+        let result = self.call_once(&request, &mut until).await;
         self.note_eval(result.as_ref().err());
         result
     }
@@ -177,7 +179,7 @@ impl Node {
     async fn call_once(
         self: &Arc<Self>,
         request: &Request<'_>,
-        until: Instant,
+        until: &mut Instant,
     ) -> Result<Value, Failure> {
         let permit = match self.breaker.enter(Instant::now()) {
             Ok(permit) => permit,
@@ -227,11 +229,11 @@ impl Node {
     pub(crate) async fn query(
         self: &Arc<Self>,
         command: &Cmd,
-        until: Instant,
+        mut until: Instant,
     ) -> Result<Value, Failure> {
         let command = Arc::new(command.clone());
         let request = Request { command: &command, script_text: None, callers: 1, asking: false };
-        let result = self.send(&request, until).await;
+        let result = self.send(&request, &mut until).await;
         if result.as_ref().is_err_and(Failure::is_unknown) {
             self.link.hang_up_any();
         }
@@ -241,7 +243,7 @@ impl Node {
     async fn send(
         self: &Arc<Self>,
         request: &Request<'_>,
-        until: Instant,
+        until: &mut Instant,
     ) -> Result<Value, Failure> {
         let address = &self.address;
         let left = until.saturating_duration_since(Instant::now());
@@ -252,7 +254,7 @@ impl Node {
         let connection = connected?;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
         let mut reply = Box::pin(request.send(connection.channel.clone()));
-        let Ok(replied) = timeout_at(until, &mut reply).await else {
+        let Some(replied) = within(self.timing.call, until, &mut reply).await else {
             self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
             let why = format!("{address} did not reply within {:?}", self.timing.call);
             let failure = Failure::unknown(DegradedReason::Timeout, why);

@@ -122,7 +122,7 @@ section! {
         /// The maximum time of one connection attempt.
         connect_deadline: Duration = Time(MILLISECOND, MINUTE), default "500ms",
             example "1s";
-        /// The maximum number of checks in flight. More are not sent.
+        /// The maximum number of checks in flight. Others wait for their turn.
         in_flight_max: usize = Whole(1, 1 << 20), default "1024", example "256";
         /// The maximum number of concurrent checks that are sent in one call. 1 disables batching.
         checks_per_call_max: usize = Whole(1, 256), default "32", example "1";
