@@ -22,12 +22,16 @@ after(() => redis.stop())
 const inRedis = (name) => ({ name, redis: { redis: redis.url, deadline: '10s', connectDeadline: '10s' } })
 
 /** Runs an app of express-rate-limit. `get` returns the status and the headers. */
-async function serving(options, use) {
+async function serving({ late, ...options }, use) {
   const app = express()
   const limiter = rateLimit({ windowMs: 60_000, standardHeaders: 'draft-6', ...options })
   app.use(limiter)
   app.get('/', (request, response) => response.json(request.rateLimit))
   app.get('/fail', (_, response) => response.status(500).end())
+  app.get('/fail-late', async (_, response) => {
+    await late
+    response.status(500).end()
+  })
   const server = app.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const get = (path = '/') => fetch(`http://127.0.0.1:${server.address().port}${path}`)
@@ -103,6 +107,57 @@ for (const [place, options] of [
   })
 }
 
+for (const [what, options] of [
+  ['skipped failures', { limit: 5, skipFailedRequests: true }],
+  ['skipped successes', { limit: 5, skipSuccessfulRequests: true }],
+  ['a limit of a function', { limit: () => 5 }],
+]) {
+  const path = what === 'skipped successes' ? '/fail' : '/'
+
+  test(`with ${what}, concurrent requests are decided by one atomic call each`, async () => {
+    const store = new SlidegateStore(inRedis(what.replaceAll(' ', '-')))
+    await serving({ ...options, store }, async (get) => {
+      const statuses = (await Promise.all(Array.from({ length: 20 }, () => get(path)))).map(({ status }) => status)
+      assert.equal(statuses.filter((status) => status !== 429).length, 5, `${statuses}`)
+    })
+  })
+
+  test(`with ${what}, the failure mode decides in an outage`, async () => {
+    for (const [failureMode, allowed] of [['allow', 8], ['deny', 0], ['local', 5]]) {
+      const store = new SlidegateStore({ redis: 'redis://127.0.0.1:1', failureMode })
+      await serving({ ...options, store }, async (get) => {
+        const statuses = []
+        for (let request = 0; request < 8; request += 1) statuses.push((await get(path)).status)
+        assert.equal(statuses.filter((status) => status !== 429).length, allowed, `${failureMode}: ${statuses}`)
+      })
+    }
+  })
+}
+
+for (const [place, options] of [
+  ['memory', () => ({})],
+  ['redis', () => inRedis('own-units')],
+]) {
+  test(`${place}: a skipped request takes back its own unit`, async () => {
+    let end
+    const late = new Promise((resolve) => (end = resolve))
+    const store = new SlidegateStore(options())
+    await serving({ limit: 2, store, skipFailedRequests: true, late }, async (get) => {
+      const failing = get('/fail-late')
+      await until(async () => (await store.get('127.0.0.1')) !== undefined, 'the request that fails later is counted')
+      assert.equal((await get()).status, 200)
+      // It has failed, too, and took nothing.
+      assert.equal((await get()).status, 429)
+      assert.equal((await store.get('127.0.0.1')).totalHits, 2)
+      end()
+      assert.equal((await failing).status, 500)
+      await until(async () => (await store.get('127.0.0.1')).totalHits === 1, 'the failure is taken back')
+      assert.equal((await get()).status, 200)
+      assert.equal((await get()).status, 429)
+    })
+  })
+}
+
 test('a limit of a function is respected, and denied requests are recorded', async () => {
   const store = new SlidegateStore()
   await serving({ limit: async () => 1, store }, async (get) => {
@@ -128,7 +183,7 @@ test('denials are denied if the limit of a decision is lower than that of expres
   const store = new SlidegateStore({ ...inRedis('band'), guardBand: 0.5 })
   await serving({ limit: 4, store }, async (get) => {
     const first = await (await get()).json()
-    assert.deepEqual([first.used, first.remaining], [3, 1], 'the guard band counts as used')
+    assert.deepEqual([first.used, first.remaining], [2, 2], 'a request counts twice with half of the limit')
     assert.equal((await get()).status, 200)
     assert.equal((await get()).status, 429)
   })

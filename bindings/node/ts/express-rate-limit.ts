@@ -1,7 +1,10 @@
 /** A store for the package `express-rate-limit`. */
 
+import { AsyncLocalStorage } from 'node:async_hooks'
+
 import type { ClientRateLimitInfo, Options, Store } from 'express-rate-limit'
 
+import type { Decision, Receipt } from './decision.js'
 import { SlidegateError } from './errors.js'
 import { Limiter, RedisLimiter, type AnyLimiter } from './limiter.js'
 import type { MemoryLimiterOptions, RedisLimiterOptions } from './policy.js'
@@ -16,12 +19,19 @@ export type StoreOptions = Omit<MemoryLimiterOptions, 'quotas' | 'tiers' | 'cand
 /** The limit of the window if express-rate-limit calculates it for every request. */
 const LIMIT_MAX = 2 ** 31
 
+/** What a request took. */
+interface Taken {
+  key: string
+  /** `null` if it took nothing. */
+  receipt: Receipt | null
+}
+
 /**
  * Makes express-rate-limit exact: the window slides.
  *
- * Denied requests are not recorded, so a client that keeps sending is allowed again as soon as its
- * oldest request expires. If the limit is a function, or failed or successful requests are skipped,
- * denied requests are recorded like those of other stores.
+ * A request is one atomic call. Denied requests are not recorded, so a client that keeps sending is allowed again as
+ * soon as its oldest request expires. If the limit is a function, the store does not know it, and denied requests are
+ * recorded like those of other stores. While Redis fails, `failureMode` decides.
  */
 export class SlidegateStore implements Store {
   /** Whether keys are in this process. */
@@ -32,8 +42,9 @@ export class SlidegateStore implements Store {
   readonly resetAll?: () => void
   private limiter: AnyLimiter | undefined
   private limit = LIMIT_MAX
-  private recordsDenied = false
   private windowMs = 0
+  /** What the request of an asynchronous context took, because `decrement` gets its key only. */
+  private taken: AsyncLocalStorage<Taken> | undefined
 
   constructor(private readonly options: StoreOptions = {}) {
     this.localKeys = options.redis === undefined
@@ -44,46 +55,66 @@ export class SlidegateStore implements Store {
   /** Takes the window and the limit. express-rate-limit calls it. */
   init(options: Options): void {
     const { windowMs, limit, skipFailedRequests, skipSuccessfulRequests } = options
-    this.recordsDenied = typeof limit === 'function' || skipFailedRequests || skipSuccessfulRequests
     this.limit = typeof limit === 'number' ? limit : LIMIT_MAX
     this.windowMs = windowMs
+    this.taken = skipFailedRequests || skipSuccessfulRequests ? new AsyncLocalStorage() : undefined
     this.create()
   }
 
   /** Counts a request. */
   async increment(key: string): Promise<ClientRateLimitInfo> {
-    const limiter = this.ready()
-    if (!this.recordsDenied) {
-      const decision = await limiter.check(this.prefix + key)
-      const { allowed, limit, remaining, retryAfterMs, resetAfterMs } = decision
-      const after = allowed ? resetAfterMs : (retryAfterMs ?? this.windowMs)
-      // express-rate-limit compares with its own limit. That of a decision is lower with a guard band, and
-      // while each process enforces a share. While Redis fails, an allowed request may have no quota.
-      const used = limit === 0 ? 1 : Math.min(this.limit, Math.max(1, this.limit - remaining))
-      return { totalHits: allowed ? used : this.limit + 1, resetTime: new Date(Date.now() + after) }
-    }
-    await limiter.charge(this.prefix + key, 1)
-    return (await this.get(key)) ?? { totalHits: 1, resetTime: new Date(Date.now() + this.windowMs) }
+    const taken: Taken = { key, receipt: null }
+    // Before the first `await`, this is the context of the caller, who decrements in it later.
+    this.taken?.enterWith(taken)
+    const decision = await this.ready().check(this.prefix + key)
+    taken.receipt = decision.receipt
+    const totalHits = decision.allowed ? Math.max(1, this.hits(decision)) : this.limit + 1
+    return { totalHits, resetTime: this.resetTime(decision) }
   }
 
   /** Returns the count of a key without counting a request. */
   async get(key: string): Promise<ClientRateLimitInfo | undefined> {
-    const limiter = this.ready()
-    const used = await limiter.usage(this.prefix + key)
-    const totalHits = used[0] ?? 0
-    if (totalHits === 0) return undefined
-    const { retryAfterMs, resetAfterMs } = await limiter.peek(this.prefix + key)
-    return { totalHits, resetTime: new Date(Date.now() + (retryAfterMs || resetAfterMs)) }
+    const decision = await this.ready().peek(this.prefix + key)
+    const totalHits = this.hits(decision)
+    return totalHits === 0 ? undefined : { totalHits, resetTime: this.resetTime(decision) }
   }
 
-  /** Takes a request back. */
+  /**
+   * Takes a request back: the one that `increment` counted in this asynchronous context. Without one, it is the oldest of
+   * the key. While Redis fails, the request stays counted.
+   */
   async decrement(key: string): Promise<void> {
-    await this.ready().forgive(this.prefix + key, 1)
+    const limiter = this.ready()
+    const taken = this.taken?.getStore()
+    try {
+      if (taken?.key !== key) {
+        await limiter.forgive(this.prefix + key, 1)
+      } else if (taken.receipt !== null) {
+        const { receipt } = taken
+        taken.receipt = null
+        await limiter.refund(receipt)
+      }
+    } catch (error) {
+      // A listener of the response may not handle it, which would end the process.
+      if (!(error instanceof SlidegateError && error.code === 'store')) throw error
+    }
   }
 
   /** Removes a key. */
   async resetKey(key: string): Promise<void> {
     await this.ready().reset(this.prefix + key)
+  }
+
+  /**
+   * Returns the units that count, as express-rate-limit compares them with its own limit: that of a decision is lower with
+   * a guard band, and while each process enforces a share.
+   */
+  private hits({ limit, remaining }: Decision): number {
+    return limit === 0 ? 0 : Math.min(this.limit, Math.ceil(((limit - remaining) * this.limit) / limit))
+  }
+
+  private resetTime({ retryAfterMs, resetAfterMs }: Decision): Date {
+    return new Date(Date.now() + ((retryAfterMs ?? this.windowMs) || resetAfterMs))
   }
 
   private create(): void {
