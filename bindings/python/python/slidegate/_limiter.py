@@ -252,7 +252,7 @@ class _Waiter:
                 limiter.uncount(decision, notify=_IGNORED)
 
 
-#: Stands for a result that is ignored.
+#: The result is ignored.
 _IGNORED = object()
 
 _Result = Tuple[_Waiter, Any, Optional[BaseException]]
