@@ -53,6 +53,18 @@ test('every operation has the result of the limiter in memory', async () => {
   assert.deepEqual(await shared.warnings(), [])
 })
 
+for (const inFlightMax of [1024, 2]) {
+  test(`10,000 concurrent checks admit exactly the limit, with ${inFlightMax} in flight`, async () => {
+    // Every check that Redis does not decide is admitted, which is the default.
+    const options = { redis: redis.url, deadline: '500ms', connectDeadline: '10s', inFlightMax }
+    const limiter = new RedisLimiter({ name: `burst-${inFlightMax}`, quotas: '100/hour', redis: options })
+    await until(async () => (await limiter.check('warm')).degraded === null, 'Redis decides')
+    const decisions = await Promise.all(Array.from({ length: 10_000 }, () => limiter.check('a')))
+    assert.equal(decisions.filter(({ degraded }) => degraded !== null).length, 0)
+    assert.equal(decisions.filter(({ allowed }) => allowed).length, 100)
+  })
+}
+
 test('limiters of one store decide in one step, and errors have codes', async () => {
   const store = new RedisStore({ redis: redis.url, ...PATIENT })
   const one = new RedisLimiter({ name: 'one', quotas: '5/minute', redis: store })

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 
 import pytest
 from conftest import PATIENCE, eventually
@@ -63,6 +64,22 @@ def test_coroutines_run_while_redis_decides(redis):
         assert not await limiter.wait_async("k", timeout=0.01)
         decisions = await slidegate.check_all_async([(limiter, "a"), (limiter, "b")])
         assert all(decisions)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("in_flight_max", [1024, 2])
+def test_ten_thousand_coroutines_admit_exactly_the_limit(redis, in_flight_max):
+    # Every check that Redis does not decide is admitted, which is the default.
+    store = {"redis": redis.url, "deadline": "500ms", "in_flight_max": in_flight_max}
+    limiter = Limiter("100/hour", name=f"burst-{in_flight_max}", store=store)
+
+    async def run():
+        while (await limiter.check_async("warm")).degraded:
+            pass
+        decisions = await asyncio.gather(*(limiter.check_async("k") for _ in range(10_000)))
+        assert Counter(decision.degraded for decision in decisions) == {None: 10_000}
+        assert sum(decision.allowed for decision in decisions) == 100
 
     asyncio.run(run())
 
