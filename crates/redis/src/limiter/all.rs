@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 
 use futures_util::future::join_all;
 use slidegate::{Cost, Decision, DegradedReason, Error, ErrorKind, Mode, Outcome, Receipt};
@@ -296,7 +297,9 @@ fn own(ask: &RedisAsk<'_>, decision: &Decision) -> Decision {
     let receipt = decision
         .receipt()
         .map(|receipt| Receipt::new(fingerprint, ask.cost, receipt.tick(), receipt.epoch()));
-    Decision::new(decision.outcome(), decision.quotas(), receipt)
+    let own = Decision::new(decision.outcome(), decision.quotas(), receipt);
+    // Its waits are those of the block already.
+    if decision.is_blocked() { own.into_blocked(Duration::ZERO) } else { own }
 }
 
 fn degrade(asks: &[RedisAsk<'_>], failure: &Failure) -> Vec<Decision> {
@@ -347,12 +350,8 @@ impl RedisAsk<'_> {
     }
 
     /// Returns the failure mode's decision without the units that a local limiter took for it.
-    fn given_back(&self, answer: Decision) -> Decision {
-        let denied = answer.is_shadow_denied() || !answer.is_allowed();
-        let outcome = if denied { Outcome::Deny } else { Outcome::Allow };
-        let reason = answer.degraded_reason().unwrap_or(DegradedReason::Other);
-        let bare = Decision::new(outcome, answer.quotas(), None).into_degraded(reason);
-        if let (Some(local), Some(receipt)) = (&self.limiter.inner.local, answer.into_receipt()) {
+    fn given_back(&self, mut answer: Decision) -> Decision {
+        if let (Some(local), Some(receipt)) = (&self.limiter.inner.local, answer.take_receipt()) {
             // If a report has just charged Redis with them, they count there until their window has
             // passed. This may deny early.
             local.give_back(
@@ -361,7 +360,7 @@ impl RedisAsk<'_> {
                 Instant::now(),
             );
         }
-        bare
+        answer
     }
 }
 

@@ -135,29 +135,38 @@ fn without_redis_the_local_limiter_denies_blocked_keys() {
             failing(&policy("away", Quota::per_hour(100), Algorithm::Log), FailureMode::Local);
         let redis = Redis::single(proxy.url()).unwrap();
         let limiter = Arc::new(redis.build().unwrap().limiter(policy).build().unwrap());
-        for key in ["here", "there", "ended"] {
+        for key in ["here", "there", "ended", "together"] {
             eventually("Redis", async || !limiter.check(key).await.is_degraded()).await;
         }
         limiter.block("here", HOUR).await.unwrap();
         // Another process blocks a key, and this one sees it; and ends a block that this one has seen.
         let other = patient(&server.url()).build().unwrap();
         let other = other.limiter(limiter.policy().clone()).build().unwrap();
-        for key in ["there", "ended"] {
+        for key in ["there", "ended", "together"] {
             other.block(key, HOUR).await.unwrap();
             eventually("the block", async || limiter.check(key).await.is_blocked()).await;
         }
+        let asks = ["free", "together"].map(|key| RedisAsk::new(&*limiter, key, Cost::ONE));
+        let decisions = check_all(&asks).await.unwrap();
+        let blocked: Vec<bool> = decisions.iter().map(Decision::is_blocked).collect();
+        assert_eq!(blocked, [false, true], "{decisions:?}");
         other.unblock("ended").await.unwrap();
         eventually("the end of the block", async || limiter.check("ended").await.is_allowed())
             .await;
         proxy.set_accept_mode(AcceptMode::Shut).unwrap();
         proxy.close_all();
         eventually("the outage", async || limiter.check("free").await.is_degraded()).await;
-        for (key, is_blocked) in [("here", true), ("there", true), ("ended", false)] {
+        let keys = [("here", true), ("there", true), ("ended", false), ("together", true)];
+        for (key, is_blocked) in keys {
             eventually("a decision without Redis", async || {
                 let decision = limiter.check(key).await;
                 decision.is_degraded() && decision.is_blocked() == is_blocked
             })
             .await;
         }
+        let decisions = check_all(&asks).await.unwrap();
+        assert!(decisions.iter().all(|decision| decision.is_degraded() && !decision.is_allowed()));
+        let blocked: Vec<bool> = decisions.iter().map(Decision::is_blocked).collect();
+        assert_eq!(blocked, [false, true], "{decisions:?}");
     });
 }
