@@ -163,6 +163,33 @@ fn clients_of_a_dual_stack_socket_are_counted_separately() {
     }
 }
 
+// Grouped by /64, all clients behind a translator would share one key, and one of them could starve
+// the others. A 6to4 network (a /48) and a Teredo client belong to one IPv4 address.
+#[test]
+fn addresses_of_translators_count_by_the_ipv4_address_inside() {
+    let usual = ClientAddress::peer();
+    let key = |address: &str| usual.key_of(ip(address)).to_string();
+    for (address, expected) in [
+        ("64:ff9b::192.0.2.7", "192.0.2.7"),
+        ("64:ff9b::c000:208", "192.0.2.8"),
+        // RFC 8215: the operator chooses where the IPv4 address is, so the whole address counts.
+        ("64:ff9b:1::192.0.2.7", "64:ff9b:1::c000:207"),
+        ("64:ff9b:1:fffe::192.0.2.8", "64:ff9b:1:fffe::c000:208"),
+        // Only the first 96 bits of the well-known prefix.
+        ("64:ff9b::1:c000:207", "64:ff9b::/64"),
+        ("64:ff9b:2::192.0.2.7", "64:ff9b:2::/64"),
+        ("2002:c000:207::1", "192.0.2.7"),
+        ("2002:c000:207:ffff:1:2:3:4", "192.0.2.7"),
+        // Teredo: the address of the client is inverted, that of the server is not its own.
+        ("2001:0:4136:e378:8000:63bf:3fff:fdd2", "192.0.2.45"),
+        ("2001:1:4136:e378:8000:63bf:3fff:fdd2", "2001:1:4136:e378::/64"),
+    ] {
+        assert_eq!(key(address), expected, "{address}");
+    }
+    let coarse = ClientAddress::builder().ipv4_prefix(24).build().unwrap();
+    assert_eq!(coarse.key_of(ip("64:ff9b::192.0.2.7")).to_string(), "192.0.2.0/24");
+}
+
 fn refusal(builder: ClientAddressBuilder) -> String {
     let error = builder.build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Setting);
@@ -337,8 +364,9 @@ proptest! {
             IpAddr::V6(Ipv6Addr::from(u128::from(network) << 64 | u128::from(host)))
         };
         let rule = ClientAddress::peer();
-        // The first /64 contains the IPv4-mapped addresses.
-        prop_assume!(network != 0 && other != 0);
+        // The first /64 contains the IPv4-mapped addresses, others those of translators.
+        let is_plain = |network: u64| network != 0 && ![0x64, 0x2001, 0x2002].contains(&(network >> 48));
+        prop_assume!(is_plain(network) && is_plain(other));
         prop_assert_eq!(rule.key_of(address(network, one)), rule.key_of(address(network, two)));
         let same = rule.key_of(address(network, one)) == rule.key_of(address(other, one));
         prop_assert_eq!(same, network == other);

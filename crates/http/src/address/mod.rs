@@ -5,6 +5,7 @@ mod everyone;
 mod hops;
 mod key;
 mod node;
+mod translated;
 
 use std::net::IpAddr;
 
@@ -30,7 +31,9 @@ pub use key::AddressKey;
 ///
 /// Addresses are compared by their bits, so their spelling does not matter. An IPv4-mapped IPv6
 /// address (`::ffff:192.0.2.7`) is that IPv4 address. By default IPv6 addresses count by /64, IPv4
-/// addresses individually.
+/// addresses individually. The addresses that translators and tunnels make of IPv4 addresses count
+/// as those: NAT64 (`64:ff9b::/96`), 6to4 (`2002::/16`) and Teredo (`2001::/32`). In NAT64 networks
+/// of an operator's own (`64:ff9b:1::/48`), IPv6 addresses count individually.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -125,10 +128,12 @@ impl ClientAddress {
     }
 
     /// Returns the key of an address.
+    #[inline]
     pub fn key_of(&self, address: IpAddr) -> AddressKey {
-        let address = address.to_canonical();
+        let address = translated::original(address);
         let bits = match address {
             IpAddr::V4(_) => self.ipv4_prefix,
+            IpAddr::V6(address) if translated::counts_whole(address) => 128,
             IpAddr::V6(_) => self.ipv6_prefix,
         };
         // The prefixes were checked by the builder. The fallback counts the address individually.

@@ -187,16 +187,12 @@ pub(crate) fn fallback(head: &Head<'_>) -> Result<KeyBytes, Absent> {
 }
 
 /// Calls `put` with the bytes of an address: IPv4 whole, IPv6 by /64. They are the same as those of
-/// `ClientAddress::peer().key_of(address)`, and faster to compute.
+/// `ClientAddress::peer().key_of(address)`, and for IPv4 faster to compute.
 #[inline]
 fn with_address(address: IpAddr, put: impl FnOnce(&[u8])) {
     match address.to_canonical() {
         IpAddr::V4(address) => put(&address.octets()),
-        IpAddr::V6(address) => {
-            let mut octets = address.octets();
-            octets[8..].fill(0);
-            put(&octets);
-        }
+        address @ IpAddr::V6(_) => put(ClientAddress::peer().key_of(address).as_bytes()),
     }
 }
 

@@ -68,7 +68,12 @@ proptest! {
     #[test]
     fn addresses_match_the_http_crate(bits: u128, v4: u32, mapped: bool) {
         let v6 = if mapped { 0xffff_0000_0000 | u128::from(v4) } else { bits };
-        for address in [IpAddr::from(v4.to_be_bytes()), IpAddr::from(v6.to_be_bytes())] {
+        let translated = (0x64_ff9b_u128 << 96) | u128::from(v4);
+        for address in [
+            IpAddr::from(v4.to_be_bytes()),
+            IpAddr::from(v6.to_be_bytes()),
+            IpAddr::from(translated.to_be_bytes()),
+        ] {
             let expected = ClientAddress::peer().key_of(address);
             with_address(address, |bytes| assert_eq!(bytes, expected.as_bytes()));
         }
