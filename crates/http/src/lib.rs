@@ -51,17 +51,20 @@
 //!
 //! A [`PolicyDecision`] is a decision with its policy. [`Fields`] writes header fields from it,
 //! [`Problem`] the body of a denial. [`AdvertisedLimits`] reads fields, for clients.
-//! [`ClientAddress`] finds the client's address, [`TraceParent`] the trace of a request.
+//! [`ClientAddress`] finds the client's address, [`Duplicates`] the value of a header field that
+//! becomes a key, [`PathPattern`] the requests of a rule, and [`TraceParent`] the trace of a request.
 //! See also `docs/headers.md` and `docs/client-address.md`.
 
 #![forbid(unsafe_code)]
 
 mod address;
 mod advertised;
+mod duplicates;
 mod fields;
 mod header;
 mod json;
 mod member;
+mod path;
 mod policy_decision;
 mod policy_fields;
 mod problem;
@@ -70,8 +73,10 @@ mod trace_parent;
 
 pub use address::{AddressKey, ClientAddress, ClientAddressBuilder, HopField};
 pub use advertised::{AdvertisedLimits, AdvertisedQuota};
+pub use duplicates::{Duplicates, NoValue};
 pub use fields::{Fields, Form, Reset};
 pub use header::wait_seconds;
+pub use path::{PathPattern, RequestPath};
 pub use policy_decision::PolicyDecision;
 pub use policy_fields::PolicyFields;
 pub use problem::{Body, Problem, ProblemKind};

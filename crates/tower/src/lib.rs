@@ -70,6 +70,7 @@ pub use slidegate_gate::{
     Gate, GateBuilder, GateDecision, GateOutcome, GuardEvent, Metrics, Observation, Observer,
     Rollout, Sleep, TierId, WaitOptions,
 };
+pub use slidegate_http::{Duplicates, PathPattern, RequestPath};
 
 /// Compiles and runs the code of the pages about this crate.
 #[cfg(doctest)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use slidegate::{Cost, Error, ErrorKind};
 use slidegate_gate::{Gate, TierId};
-use slidegate_http::QuotaUnit;
+use slidegate_http::{PathPattern, QuotaUnit, RequestPath};
 
 use crate::count::Count;
 use crate::head::Head;
@@ -99,7 +99,7 @@ pub(crate) struct RuleAsk {
 pub(crate) enum SkipReason {
     /// The rule does not apply to this request.
     Skip,
-    /// The request has no key, and the rule denies such requests.
+    /// The request has no key, and the rule denies such requests, or has several.
     NoKey,
     /// The server does not pass on peer addresses.
     NoPeer,
@@ -181,6 +181,9 @@ impl Rule {
     }
 
     /// Excludes the requests that match. May be called several times.
+    ///
+    /// A client chooses the notation of a path: exclude by comparing the whole path, never its
+    /// start, which `/static/../login` has too.
     #[must_use]
     pub fn exempt(self, matches: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.filter(matches, false)
@@ -190,6 +193,29 @@ impl Rule {
     #[must_use]
     pub fn only(self, matches: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.filter(matches, true)
+    }
+
+    /// Excludes the requests whose paths match none of the patterns. May be called several times.
+    ///
+    /// Unlike a comparison of `head.uri().path()`, a pattern also matches `/login/`, `//login` and
+    /// other notations with which a client could get around the rule: see [`RequestPath`].
+    ///
+    /// ```
+    /// use slidegate::{Limiter, Policy, Quota};
+    /// use slidegate_tower::{PathPattern, Rule};
+    ///
+    /// let limiter = Limiter::new(Policy::new("login", Quota::per_minute(5))?)?;
+    /// let rule = Rule::new(limiter).paths([PathPattern::new("/login"), PathPattern::new("/otp/*")]);
+    /// # let _ = rule;
+    /// # Ok::<(), slidegate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn paths(self, patterns: impl IntoIterator<Item = PathPattern<'static>>) -> Self {
+        let patterns: Vec<_> = patterns.into_iter().collect();
+        self.only(move |head| {
+            let path = RequestPath::new(head.uri().path());
+            patterns.iter().any(|pattern| pattern.matches(&path))
+        })
     }
 
     fn filter(
@@ -284,6 +310,7 @@ impl Rule {
         let key = match self.key.of(head, digest, self.is_shared) {
             Ok(key) => key,
             Err(Absent::Peer) => return Err(SkipReason::NoPeer),
+            Err(Absent::Several) => return Err(SkipReason::NoKey),
             Err(Absent::Part) => match self.missing {
                 Missing::Skip => return Err(SkipReason::Skip),
                 Missing::Deny => return Err(SkipReason::NoKey),

@@ -130,6 +130,11 @@ pub(super) fn rule(spec: &RuleSpec, policy: &PolicySpec, span: Span, report: &mu
         );
         report.warning(span, "lock-out", message).help("add `address` to the key");
     }
+    if headers().any(|name| name == "cookie") {
+        let message = "a client that adds a cookie gets a new key";
+        let help = "let the proxy copy the session into a header of its own, and count by that";
+        report.warning(span, "cookie-key", message).help(help);
+    }
     let secret = headers().find(|name| has(name, &SECRETS));
     if let (Some(name), false) = (secret, policy.secret_keys) {
         let message = format!("`{name}` looks like a secret, and would appear in logs and stores");

@@ -12,7 +12,7 @@ pub(crate) use domain::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 pub use domain::{DescriptorSpec, DomainSpec, EnvoyFailureMode, LimitSpec, RateSpec, Unit};
 pub(crate) use policy::POLICY;
 pub use policy::{CandidateSpec, PolicySpec, SharedSpec};
-pub use rule::{KeyPart, MatchSpec, MissingKey, RuleSpec};
+pub use rule::{Commas, KeyPart, MatchSpec, MissingKey, PathMatch, RuleSpec};
 pub(crate) use rule::{RULE, units};
 pub use slidegate_gate::Rollout;
 pub use store::{MEMORY, MemorySpec, RedisPlace, RedisSpec, StoreSpec};

@@ -1,6 +1,7 @@
 //! A rule: the forward auth requests that it matches, and their policy.
 
 use slidegate::Cost;
+use slidegate_http::{Duplicates, PathPattern};
 
 use crate::config::table::leaves::{HOST, METHOD, PATH_PATTERN};
 use crate::config::table::{Kind, Pairs, Read, Reader, given, keywords, section};
@@ -30,6 +31,12 @@ section! {
         /// or count it by its address.
         missing("missing_key"): MissingKey = Choice(MissingKey::KEYWORDS), default "skip",
             example "address";
+        /// The treatment of a request in which a header of the key or `tier_header` has several
+        /// values: deny the request, or use the first or the last value, as the service does.
+        duplicates: Duplicates = Choice(Duplicates::KEYWORDS), default "deny", example "last";
+        /// Whether a comma in a header of the key separates values, into which proxies join repeated
+        /// headers, or is part of the value, as in the subject of a certificate.
+        commas: Commas = Choice(Commas::KEYWORDS), default "split", example "keep";
     }
 }
 
@@ -40,6 +47,10 @@ section! {
         /// One of these paths. `*` at the end matches every path with this prefix.
         paths("path"): Vec<String> = PATHS, absent "any",
             example "[/login, /api/*]";
+        /// How paths are compared: in normalized form, or exactly as the client sent them.
+        path_match: PathMatch = Choice(PathMatch::KEYWORDS), default "normalized", example "exact";
+        /// Whether uppercase and lowercase letters of paths are the same.
+        ignore_case: bool = Flag, default "false", example "true";
         /// One of these methods.
         methods("method"): Vec<String> = METHODS, absent "any",
             example "[POST, PUT]";
@@ -49,6 +60,19 @@ section! {
         /// All of these headers with these values. `"*"` is any value.
         headers("header"): Vec<(String, Option<String>)> = Named(&HEADER, &Leaf(&TEXT), 32),
             absent "any", example "{x-plan: gold, authorization: \"*\"}", via header_matches;
+    }
+}
+
+impl MatchSpec {
+    /// Returns the paths, as they are compared with those of requests.
+    pub fn path_patterns(&self) -> impl Iterator<Item = PathPattern<'_>> {
+        self.paths.iter().map(|text| {
+            let mut pattern = PathPattern::new(text);
+            if self.path_match == PathMatch::Exact {
+                pattern = pattern.exact();
+            }
+            if self.ignore_case { pattern.ignore_case() } else { pattern }
+        })
     }
 }
 
@@ -122,6 +146,38 @@ keywords! {
         Deny = "deny",
         /// The request is counted by the client's address.
         Address = "address",
+    }
+}
+
+keywords! {
+    /// How the path of a request is compared with those of a rule.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum PathMatch {
+        /// In normalized form: see [`RequestPath`](slidegate_http::RequestPath).
+        #[default]
+        Normalized = "normalized",
+        /// As the client sent it, without the query.
+        Exact = "exact",
+    }
+}
+
+keywords! {
+    Duplicates {
+        Deny = "deny",
+        First = "first",
+        Last = "last",
+    }
+}
+
+keywords! {
+    /// The meaning of a comma in a header of a key.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Commas {
+        /// It separates values.
+        #[default]
+        Split = "split",
+        /// It is part of the value.
+        Keep = "keep",
     }
 }
 

@@ -4,15 +4,23 @@ use core::time::Duration;
 use std::fs;
 
 use slidegate::{Algorithm, Cost, FailureMode, OnFull, Quota};
-use slidegate_server::config::{AuditDecisions, LogFormat, Request, Settings, load};
+use slidegate_http::Duplicates;
+use slidegate_server::config::{
+    AuditDecisions, InvalidConfig, Loaded, LogFormat, Request, Settings, load,
+};
 use slidegate_server::spec::{
-    KeyPart, MissingKey, PolicySpec, RedisPlace, RedisSpec, Rollout, Spec, StoreSpec,
+    Commas, KeyPart, MissingKey, PathMatch, PolicySpec, RedisPlace, RedisSpec, Rollout, Spec,
+    StoreSpec,
 };
 
 use crate::files::{bad, codes, good, path, shown};
 
 /// What a text says, as a file in a new folder.
-fn from_text(text: &str) -> slidegate_server::config::Loaded {
+fn from_text(text: &str) -> Loaded {
+    load_text(text).unwrap_or_else(|refused| panic!("{text}\n{refused}"))
+}
+
+fn load_text(text: &str) -> Result<Loaded, Box<InvalidConfig>> {
     let folder = std::env::temp_dir().join(format!(
         "slidegate-native-{}-{:?}",
         std::process::id(),
@@ -24,7 +32,7 @@ fn from_text(text: &str) -> slidegate_server::config::Loaded {
     fs::write(folder.join("secret"), "0123456789abcdef\n").unwrap();
     let loaded = load(&Request::new([file]));
     fs::remove_dir_all(&folder).unwrap();
-    loaded.unwrap_or_else(|refused| panic!("{text}\n{refused}"))
+    loaded
 }
 
 fn policy(text: &str) -> PolicySpec {
@@ -112,6 +120,24 @@ fn every_algorithm() {
     }
 }
 
+// Such a rule would limit nothing.
+#[test]
+fn a_path_that_never_matches_is_an_error() {
+    let rule = |matches: &str| {
+        load_text(&format!(
+            "policies: [{{name: api, quotas: 5/s}}]\n\
+             rules: [{{name: a, key: [address], policy: api, match: {{{matches}}}}}]\n"
+        ))
+    };
+    let first = |matches: &str| rule(matches).unwrap().spec.rules.remove(0).matches;
+    assert_eq!(first("path: /a").path_match, PathMatch::Normalized);
+    let exact = first("path: /a;b, path_match: exact, ignore_case: true");
+    assert_eq!((exact.path_match, exact.ignore_case), (PathMatch::Exact, true));
+    let refused = rule("path: [/a, /a;b]").unwrap_err();
+    assert_eq!(codes(&refused.findings), ["value"]);
+    assert!(refused.to_string().contains("no path matches `/a;b`"), "{refused}");
+}
+
 #[test]
 fn every_setting_of_a_rule() {
     let loaded = from_text(
@@ -119,10 +145,12 @@ fn every_setting_of_a_rule() {
          rules:\n  - name: api\n    match:\n      path: [/a, /b/*]\n      method: POST\n      \
          host: API.example.com\n      header: {X-Plan: gold, x-any: \"*\"}\n    \
          key: [address, {header: X-Api-Key}, host, method, path, {constant: all}]\n    \
-         policy: api\n    tier_header: X-Plan\n    cost: 5\n    missing_key: deny\n",
+         policy: api\n    tier_header: X-Plan\n    cost: 5\n    missing_key: deny\n    \
+         duplicates: last\n    commas: keep\n",
     );
     assert_eq!(loaded.warnings, []);
     let rule = &loaded.spec.rules[0];
+    assert_eq!((rule.duplicates, rule.commas), (Duplicates::Last, Commas::Keep));
     assert_eq!(rule.matches.paths, ["/a", "/b/*"]);
     assert_eq!(rule.matches.methods, ["POST"]);
     assert_eq!(rule.matches.hosts, ["api.example.com"]);

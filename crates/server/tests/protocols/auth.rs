@@ -35,6 +35,7 @@ fn rule(name: &str, policy: &str, key: Vec<KeyPart>) -> RuleSpec {
         tier_header: None,
         cost: Cost::ONE,
         missing: MissingKey::Skip,
+        ..RuleSpec::default()
     }
 }
 
@@ -261,7 +262,17 @@ fn forged(number: usize) -> String {
 }
 
 /// One and the same place, to the service behind the proxy.
-const SPELLINGS: [&str; 5] = ["/login", "//login", "/./login", "/%6cogin", "/a/../login?x=/free"];
+const SPELLINGS: [&str; 9] = [
+    "/login",
+    "//login",
+    "/./login",
+    "/%6cogin",
+    "/a/../login?x=/free",
+    "/login/",
+    "/login;x=1",
+    "/login%20",
+    "/login/..;/..",
+];
 
 /// As many logins as the limit, whatever the client says; others are not touched by it.
 async fn behind(
@@ -347,4 +358,71 @@ async fn caddy_as_documented_enforces_the_limit() {
     let start =
         |service, slidegate| ReverseProxy::caddy(|port| deployed(CADDY, port, service, slidegate));
     behind(start, 502).await;
+}
+
+/// A second key for each of these would lift the limit of one.
+#[tokio::test]
+async fn repeated_key_headers_are_denied() {
+    let server = slidegate().await;
+    let mut proxy = Client::connect(server.address).await;
+    let fields = |more: &str| caddy("GET", "/strict/x", "192.0.2.1") + more;
+    assert_eq!(ask(&mut proxy, "/auth", &fields("x-api-key: valid\r\n")).await.status, 204);
+    assert_eq!(ask(&mut proxy, "/auth", &fields("x-api-key: valid\r\n")).await.status, 429);
+    for number in 0..30 {
+        for more in [
+            format!("x-api-key: valid\r\nx-api-key: junk{number}\r\n"),
+            format!("x-api-key: junk{number}\r\nX-API-KEY: valid\r\n"),
+            format!("x-api-key: valid, junk{number}\r\n"),
+            format!("x-api-key: valid,junk{number}\r\n"),
+            format!("x-api-key: valid\r\nx-api-key:\r\nx-api-key: junk{number}\r\n"),
+        ] {
+            let answer = ask(&mut proxy, "/auth", &fields(&more)).await;
+            assert_eq!(answer.status, 403, "{more}: {}", answer.text());
+            assert!(answer.text().contains("several values"), "{}", answer.text());
+        }
+    }
+    // The tier's header may lower a limit too.
+    let tiers = fields("x-api-key: other\r\nx-plan: gold\r\nx-plan: none\r\n");
+    assert_eq!(ask(&mut proxy, "/auth", &tiers).await.status, 403);
+}
+
+#[tokio::test]
+async fn spellings_of_a_path_do_not_bypass_its_rule() {
+    let server = slidegate().await;
+    let mut proxy = Client::connect(server.address).await;
+    for _ in 0..LIMIT {
+        let fields = caddy("POST", "/login", "192.0.2.1");
+        assert_eq!(ask(&mut proxy, "/auth", &fields).await.status, 204);
+    }
+    for uri in [
+        "/login",
+        "/login;x=1",
+        "/login/",
+        "/login%20",
+        "/login;jsessionid=1?x",
+        "/login%3bx",
+        "/login%00",
+        "/login%0a",
+        "/login%09/",
+        "/;x/login",
+        "//login//",
+        "/./login/.",
+        "/%6cogin/",
+        "\\login",
+        "/%5clogin",
+        "/%2flogin%2f",
+        "/a/..;/login",
+        "/a/%2e%2e;x/login",
+        "/login/..;/..",
+        "/login#top",
+        "/a#/../login",
+        "http://shop.test/login/",
+    ] {
+        let answer = ask(&mut proxy, "/auth", &caddy("POST", uri, "192.0.2.1")).await;
+        assert_eq!(answer.status, 429, "{uri}");
+    }
+    for uri in ["/", "/logins", "/login/x", "/Login", "/x/login"] {
+        let answer = ask(&mut proxy, "/auth", &caddy("POST", uri, "192.0.2.1")).await;
+        assert_eq!(answer.status, 204, "{uri}");
+    }
 }

@@ -27,6 +27,7 @@ fn spec() -> Spec {
         tier_header: None,
         cost: Cost::ONE,
         missing: MissingKey::Skip,
+        ..RuleSpec::default()
     };
     Spec {
         rules: vec![rule("api"), rule("watched")],

@@ -38,6 +38,7 @@ fn spec() -> Spec {
         tier_header: None,
         cost: Cost::ONE,
         missing: MissingKey::Skip,
+        ..RuleSpec::default()
     };
     Spec {
         policies: vec![api, PolicySpec::new("tight", two), even, shadow],

@@ -49,6 +49,7 @@ fn spec() -> Spec {
         tier_header: None,
         cost: Cost::ONE,
         missing: MissingKey::Skip,
+        ..RuleSpec::default()
     };
     Spec {
         policies: vec![PolicySpec::new("one", vec![Quota::per_hour(1)])],

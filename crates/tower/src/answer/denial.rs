@@ -34,7 +34,7 @@ pub enum DenialKind {
     StoreFailed,
     /// The server is overloaded: 503.
     Overloaded,
-    /// The request has no key, and the rule denies such requests: 403.
+    /// The request has no key, and the rule denies such requests, or it has several: 403.
     NoKey,
     /// The server does not pass on peer addresses, which is an error in its setup: 500.
     NoPeer,
@@ -153,7 +153,7 @@ impl Denial {
     }
 }
 
-const NO_KEY: &str = "the request has no key to be counted by";
+const NO_KEY: &str = "the request has no key to be counted by, or several";
 
 /// Formats constant texts, which need no escapes.
 fn plain(form: Body, title: &str, word: &str, status: StatusCode, detail: &str) -> String {

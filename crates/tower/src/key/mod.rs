@@ -8,7 +8,7 @@ mod part;
 use core::net::IpAddr;
 
 use http::HeaderName;
-use slidegate_http::ClientAddress;
+use slidegate_http::{ClientAddress, Duplicates};
 
 pub(crate) use bytes::{KeyBytes, Kind};
 pub(crate) use digest::Digest;
@@ -34,9 +34,10 @@ pub(crate) const PART_MAX: usize = 256;
 /// Parts are combined so that different lists of parts have different keys: `a` with `bc` is not
 /// `ab` with `c`. A part longer than 256 bytes is replaced by a digest.
 ///
-/// A key is missing if one of its parts is: a header field that is absent, empty or repeated,
-/// a route that was not matched, a function that returned `None`. The effect is set by
-/// [`Rule::missing`](crate::Rule::missing).
+/// A key is missing if one of its parts is: a header field that is absent or empty, a route that was
+/// not matched, a function that returned `None`. The effect is set by
+/// [`Rule::missing`](crate::Rule::missing). A request whose header field has several values is
+/// denied: see [`KeyBy::duplicates`].
 ///
 /// Before a client is authenticated, count by its name *and* its address: with the name alone,
 /// a client could use up the units of another client.
@@ -63,13 +64,17 @@ impl KeyBy {
     /// Counts by a header field. Fields that contain credentials (`authorization`, `cookie`,
     /// `proxy-authorization`, `x-api-key`, `x-auth-token`) are secret by default.
     ///
+    /// A client that adds a cookie changes the whole field `cookie`: count by the session that your
+    /// program finds in it, with [`KeyBy::with`].
+    ///
     /// An invalid name is an error when the layer is built.
     pub fn header(name: &str) -> Self {
         let Ok(parsed) = name.parse::<HeaderName>() else {
             return Self::one(Part::Unusable(name.into()));
         };
         let secret = SECRET_FIELDS.contains(&parsed.as_str());
-        let key = Self::one(Part::Header { name: parsed, secret: false });
+        let duplicates = Duplicates::default();
+        let key = Self::one(Part::Header { name: parsed, secret: false, duplicates });
         if secret { key.secret() } else { key }
     }
 
@@ -149,6 +154,23 @@ impl KeyBy {
     pub fn secret(mut self) -> Self {
         for part in &mut self.parts {
             part.make_secret();
+        }
+        self
+    }
+
+    /// Sets what happens to requests in which a header field of the parts so far has several values:
+    /// by default they are denied with 403. A comma separates values too.
+    ///
+    /// ```
+    /// use slidegate_tower::{Duplicates, KeyBy};
+    ///
+    /// // The service reads the last line.
+    /// let _by_user = KeyBy::header("x-user").duplicates(Duplicates::Last);
+    /// ```
+    #[must_use]
+    pub fn duplicates(mut self, duplicates: Duplicates) -> Self {
+        for part in &mut self.parts {
+            part.set_duplicates(duplicates);
         }
         self
     }

@@ -4,12 +4,12 @@ use core::fmt;
 use std::sync::Arc;
 
 use http::{HeaderName, Method};
-use slidegate_http::ClientAddress;
+use slidegate_http::{ClientAddress, Duplicates, NoValue};
 
 use super::bytes::{KeyBytes, Kind};
 use super::digest::Digest;
 use super::{PART_MAX, with_address};
-use crate::head::{self, Head};
+use crate::head::Head;
 
 /// One part of a key and its source.
 #[derive(Clone)]
@@ -19,6 +19,7 @@ pub(crate) enum Part {
     Header {
         name: HeaderName,
         secret: bool,
+        duplicates: Duplicates,
     },
     Route,
     Method,
@@ -39,6 +40,8 @@ type Find = dyn Fn(&Head<'_>, &mut dyn FnMut(&[u8])) -> bool + Send + Sync;
 pub(crate) enum Absent {
     /// The client did not send a part of the key.
     Part,
+    /// A field of the key has several values, of which the client would choose one.
+    Several,
     /// The server does not provide the peer's address.
     Peer,
 }
@@ -58,6 +61,13 @@ impl Part {
     pub(super) fn make_secret(&mut self) {
         if let Self::Header { secret, .. } | Self::Custom { secret, .. } = self {
             *secret = true;
+        }
+    }
+
+    /// Sets what happens to requests in which the field has several values.
+    pub(super) fn set_duplicates(&mut self, setting: Duplicates) {
+        if let Self::Header { duplicates, .. } = self {
+            *duplicates = setting;
         }
     }
 
@@ -106,12 +116,13 @@ impl Part {
                     key.push(Kind::Address, address.key(peer, head.headers()).as_bytes());
                 }
             }
-            Self::Header { name, secret } => {
-                let value = head::only(head.headers(), name).ok_or(Absent::Part)?;
-                if value.is_empty() {
-                    return Err(Absent::Part);
-                }
-                put(value.as_bytes(), *secret);
+            Self::Header { name, secret, duplicates } => {
+                let value = duplicates.value(head.headers(), name.as_str());
+                let value = value.map_err(|no_value| match no_value {
+                    NoValue::Missing => Absent::Part,
+                    NoValue::Several => Absent::Several,
+                })?;
+                put(&value, *secret);
             }
             Self::Route => put(head.route().ok_or(Absent::Part)?.as_bytes(), false),
             Self::Method => put(method(head.method()).as_bytes(), false),

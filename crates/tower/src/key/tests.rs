@@ -54,6 +54,24 @@ fn a_part_that_is_missing_makes_the_key_missing() {
     assert_eq!(key(&KeyBy::peer(), &request), Err(Absent::Peer));
 }
 
+// Counted by the peer instead, a client could get a second limit for each header that it repeats.
+#[test]
+fn a_field_with_several_values_is_denied_or_one_counts() {
+    let by = KeyBy::header("x-user");
+    let mut request = with_header("x-user", "alice");
+    request.headers_mut().append("x-user", "bob".parse().unwrap());
+    for request in [request, with_header("x-user", "alice,bob")] {
+        assert_eq!(key(&by, &request), Err(Absent::Several));
+        for (duplicates, name) in [(Duplicates::First, "alice"), (Duplicates::Last, "bob")] {
+            let by = by.clone().duplicates(duplicates);
+            assert_eq!(key(&by, &request), key(&by, &with_header("x-user", name)));
+        }
+    }
+    let bearer =
+        |value: &str| key(&KeyBy::header("authorization"), &with_header("authorization", value));
+    assert_eq!(bearer("Bearer abc"), bearer("bearer  abc"));
+}
+
 #[test]
 fn unknown_methods_share_a_key() {
     let of = |method: &str| {

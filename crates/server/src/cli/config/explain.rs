@@ -109,7 +109,13 @@ fn rules(loaded: &Loaded, request: &HttpRequest) -> (bool, Vec<String>, Value) {
     for rule in &loaded.spec.rules {
         let found = request.match_rule(rule);
         any |= !matches!(found, RuleMatch::Passes(_));
-        objects.push(describe_rule(loaded, rule, request.tier(rule), &found, &mut lines));
+        objects.push(describe_rule(
+            loaded,
+            rule,
+            request.tier(rule).as_deref(),
+            &found,
+            &mut lines,
+        ));
     }
     if !any {
         lines.push("no rule applies: the request is allowed and not counted".to_owned());

@@ -1,11 +1,13 @@
 //! Whether a rule applies to a request, and why.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use slidegate_http::AddressKey;
+use slidegate_http::{AddressKey, RequestPath};
 
 use crate::config::Settings;
 use crate::config::scenario::HttpRequest;
-use crate::http::auth::{KeySource, Mismatch, OriginalRequest, RuleKey, matches, only};
+use crate::http::auth::{
+    KeySource, Mismatch, NoPart, OriginalRequest, RuleKey, matches, tier_name,
+};
 use crate::spec::RuleSpec;
 
 /// The result of a rule for a request.
@@ -39,7 +41,7 @@ impl AuthRequest {
         for (name, value) in headers.into_iter().filter_map(header) {
             fields.append(name, value);
         }
-        let original = OriginalRequest { method, host, path };
+        let original = OriginalRequest { method, host, path: RequestPath::new(&path) };
         let address = settings.address.key_of(address);
         Self { original, address, headers: fields, value_max: settings.limits.key_max }
     }
@@ -52,6 +54,7 @@ impl AuthRequest {
     /// Evaluates a rule for the request.
     pub(super) fn match_rule(&self, rule: &RuleSpec) -> RuleMatch {
         let OriginalRequest { method, host, path } = &self.original;
+        let path = path.as_sent();
         let wanted = &rule.matches;
         let matched = match matches(wanted, &self.original, &self.headers) {
             Ok(matched) => matched,
@@ -79,7 +82,10 @@ impl AuthRequest {
         reasons.extend(matched.path.map(|wanted| is("path", path, wanted)));
         let why = if reasons.is_empty() { "every request".to_owned() } else { reasons.join(", ") };
         let shown = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
-        let lacks = |lack| format!("{lack} (missing_key: {})", rule.missing.name());
+        let lacks = |lack| match lack {
+            NoPart::Several(_) => format!("{lack} (duplicates: deny)"),
+            _ => format!("{lack} (missing_key: {})", rule.missing.name()),
+        };
         match self.source().key(rule, matched.pattern(), &self.headers) {
             RuleKey::Key(key) => RuleMatch::Counts { why, key: shown(key) },
             RuleKey::Instead(key, lack) => {
@@ -90,8 +96,8 @@ impl AuthRequest {
         }
     }
 
-    /// Returns the tier of the request in a rule. A repeated header selects none.
-    pub(super) fn tier(&self, rule: &RuleSpec) -> Option<&str> {
-        only(&self.headers, rule.tier_header.as_deref()?)
+    /// Returns the tier of the request in a rule.
+    pub(super) fn tier(&self, rule: &RuleSpec) -> Option<String> {
+        tier_name(rule, &self.headers).ok().flatten()
     }
 }

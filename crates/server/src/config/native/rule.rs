@@ -5,10 +5,12 @@ use std::collections::{HashMap, HashSet};
 use super::policy::check_name;
 use crate::config::lint;
 use crate::config::report::Report;
+use crate::config::table::leaves::PATH_PATTERN;
 use crate::config::table::{Read, Reader};
 use crate::config::yaml::Node;
 use crate::spec::{KeyPart, PolicySpec, RuleSpec};
 use slidegate_gate::ASKS_MAX;
+use slidegate_http::PathPattern;
 
 /// Reads all rules of a tree.
 pub(in crate::config) fn rules(
@@ -74,6 +76,15 @@ fn check_rule(spec: &RuleSpec, node: &Node, policies: &[PolicySpec], report: &mu
         let message = "the `path` of a key is the pattern in `match.path`, but this rule has none";
         let help = "set `match.path`, or remove the path from the key: with the path of the request, a client could get a new key for every request";
         report.error(key_span, "key-path", message).help(help);
+    }
+    let never = |pattern: &PathPattern<'_>| {
+        (PATH_PATTERN.check)(pattern.as_str()).is_ok() && !pattern.is_matchable()
+    };
+    if let Some(pattern) = spec.matches.path_patterns().find(never) {
+        let span = node.find("match.path").map_or(node.span, |path| path.span);
+        let message = format!("no path matches `{}` in its normalized form", pattern.as_str());
+        let help = "write it decoded, without parameters, empty segments and dot segments, or set `path_match: exact`";
+        report.error(span, "value", message).help(help);
     }
     let Some(policy) = policies.iter().find(|policy| policy.name == spec.policy) else {
         let span = node.get("policy").map_or(node.span, |policy| policy.span);

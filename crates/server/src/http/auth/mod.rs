@@ -7,7 +7,6 @@
 
 mod key;
 mod original;
-mod path;
 mod rule;
 
 use core::time::Duration;
@@ -19,10 +18,10 @@ use slidegate::Cost;
 use slidegate_gate::{Ask, Caller, Gate, TierId, check_all};
 use slidegate_http::Problem;
 
-pub(crate) use self::key::{KeySource, RuleKey};
+pub(crate) use self::key::{KeySource, NoPart, RuleKey, tier_name};
 use self::original::FieldFamily;
 pub(crate) use self::original::OriginalRequest;
-pub(crate) use self::rule::{Mismatch, matches, only};
+pub(crate) use self::rule::{Mismatch, matches};
 use super::advertised::{self, advertise_all};
 use super::error::{ApiError, ApiErrorKind, shown};
 use super::reply::traced;
@@ -128,16 +127,15 @@ pub(crate) fn matching_rules<'a>(
         let key = match source.key(rule, matched.pattern(), headers) {
             RuleKey::Key(key) | RuleKey::Instead(key, _) => key,
             RuleKey::Skip(_) => continue,
-            RuleKey::Deny(_) => {
+            RuleKey::Deny(why) => {
                 if !gate.deny_without_key(caller) {
                     continue;
                 }
-                let detail = format!("the request has no key for rule {:?}", rule.name);
+                let detail = format!("no key for rule {:?}: {why}", rule.name);
                 return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
             }
         };
-        let tier = rule.tier_header.as_deref().and_then(|name| only(headers, name));
-        let tier = tier.and_then(|name| gate.tier(name));
+        let tier = tier_name(rule, headers).ok().flatten().and_then(|name| gate.tier(&name));
         found.push(MatchedRule { place, gate, key, tier, cost: rule.cost });
     }
     Ok(found)

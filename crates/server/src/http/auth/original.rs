@@ -1,9 +1,11 @@
 //! The original request, as the proxy describes it.
 
+use core::net::Ipv6Addr;
+
 use http::HeaderMap;
 use http::header::HOST;
+use slidegate_http::RequestPath;
 
-use super::path;
 use crate::http::error::ApiError;
 
 /// The original request.
@@ -12,8 +14,7 @@ pub(crate) struct OriginalRequest {
     pub(crate) method: String,
     /// Without the port, in lowercase. Empty if unknown.
     pub(crate) host: String,
-    /// Decoded and normalized, without the query.
-    pub(crate) path: String,
+    pub(crate) path: RequestPath,
 }
 
 /// The family of fields that describe the request.
@@ -78,17 +79,26 @@ impl OriginalRequest {
         let uri = only(headers, family.uri())?;
         let host = match family.host().filter(|name| headers.contains_key(*name)) {
             Some(name) => only(headers, name)?,
-            None => headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
+            None if headers.contains_key(HOST) => only(headers, HOST.as_str())?,
+            None => "",
         };
-        Ok(Self { method: method.to_owned(), host: host_of(host), path: path::plain(uri) })
+        // A proxy may have joined two lines with a comma.
+        for (name, value) in [(family.method(), method), (family.host().unwrap_or("host"), host)] {
+            if value.contains([',', ' ']) {
+                return Err(unclear(name, "has several values"));
+            }
+        }
+        Ok(Self {
+            method: method.to_ascii_uppercase(),
+            host: host_of(host),
+            path: RequestPath::new(uri),
+        })
     }
 }
 
 /// Returns the value of a field that occurs exactly once. Of two, one may be from the client.
 fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, ApiError> {
-    let refused = |why: &str| {
-        ApiError::malformed(format!("{name} {why}: configure the proxy to set it exactly once"))
-    };
+    let refused = |why: &str| unclear(name, why);
     let mut values = headers.get_all(name).into_iter();
     match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().map_err(|_| refused("is not plain text")),
@@ -97,14 +107,20 @@ fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, ApiEr
     }
 }
 
-/// Returns the host without port and trailing dot, in lowercase.
+fn unclear(name: &str, why: &str) -> ApiError {
+    ApiError::malformed(format!("{name} {why}: configure the proxy to set it exactly once"))
+}
+
+/// Returns the host without port and trailing dots, in lowercase. An IPv6 address is in its
+/// canonical form.
 fn host_of(text: &str) -> String {
-    let host = match (text.strip_prefix('['), text.split_once(':')) {
-        (Some(rest), _) => rest.split(']').next().unwrap_or_default(),
-        (None, Some((host, _))) => host,
-        (None, None) => text,
-    };
-    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+    if let Some(rest) = text.strip_prefix('[') {
+        let host = rest.split(']').next().unwrap_or_default();
+        let address = host.parse().map(|address: Ipv6Addr| address.to_string());
+        return address.unwrap_or_else(|_| host.to_ascii_lowercase());
+    }
+    let host = text.split(':').next().unwrap_or_default();
+    host.trim_end_matches('.').to_ascii_lowercase()
 }
 
 #[cfg(test)]

@@ -38,8 +38,11 @@ pub(crate) fn matches<'a>(
             return Err(Mismatch::Header(name, value.as_deref()));
         }
     }
-    let is_path = |pattern: &str| is_path(pattern, &original.path);
-    Ok(Matched { host, method, path: one_of(&wanted.paths, is_path, Mismatch::Path)? })
+    let path = wanted.path_patterns().find(|pattern| pattern.matches(&original.path));
+    if path.is_none() && !wanted.paths.is_empty() {
+        return Err(Mismatch::Path);
+    }
+    Ok(Matched { host, method, path: path.map(|pattern| pattern.as_str()) })
 }
 
 /// Returns the first match. Returns `None` if the rule names none, which matches everything.
@@ -61,27 +64,16 @@ impl<'a> Matched<'a> {
     }
 }
 
-fn is_path(pattern: &str, path: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => path.starts_with(start),
-        None => path == pattern,
-    }
-}
-
+/// Returns `true` if a line of the field, or one of the values that a proxy has joined in it, is as
+/// wanted. So a client cannot hide a value among others.
 fn has(headers: &HeaderMap, name: &str, value: Option<&str>) -> bool {
-    let mut values = headers.get_all(name).into_iter();
-    match value {
-        Some(wanted) => values.any(|value| value.as_bytes() == wanted.as_bytes()),
-        None => values.next().is_some(),
-    }
-}
-
-/// Returns the value of a field that occurs exactly once, as text.
-pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let mut values = headers.get_all(name).into_iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => value.to_str().ok(),
-        _ => None,
+    let mut lines = headers.get_all(name).into_iter().map(|line| line.as_bytes().trim_ascii());
+    match value.map(str::as_bytes) {
+        Some(wanted) => lines.any(|line| {
+            let mut values = line.split(|byte| *byte == b',');
+            line == wanted || values.any(|value| value.trim_ascii() == wanted)
+        }),
+        None => lines.next().is_some(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use http::HeaderValue;
 use slidegate::Cost;
-use slidegate_http::ClientAddress;
+use slidegate_http::{ClientAddress, Duplicates, RequestPath};
 
 use crate::spec::MatchSpec;
 
@@ -18,6 +18,7 @@ fn rule(key: Vec<KeyPart>, missing: MissingKey) -> RuleSpec {
         tier_header: None,
         cost: Cost::ONE,
         missing,
+        ..RuleSpec::default()
     }
 }
 
@@ -27,8 +28,11 @@ fn key(rule: &RuleSpec, fields: &[(&'static str, &str)]) -> Result<String, Strin
     for (name, value) in fields {
         headers.append(*name, HeaderValue::from_str(value).unwrap());
     }
-    let original =
-        OriginalRequest { method: "GET".into(), host: "shop.test".into(), path: "/a".into() };
+    let original = OriginalRequest {
+        method: "GET".into(),
+        host: "shop.test".into(),
+        path: RequestPath::new("/a"),
+    };
     let address = ClientAddress::peer().key_of("2001:db8:1:2:3::4".parse().unwrap());
     match (KeySource { address, original: &original, value_max: VALUE_MAX })
         .key(rule, "/a*", &headers)
@@ -97,4 +101,42 @@ fn long_values_are_counted_by_their_digest() {
     assert!(digest.starts_with("digest:header:a="), "{digest}");
     assert_eq!(digest.len(), "digest:header:a=|method=GET".len() + 64);
     assert_ne!(digest, of(&(longest + "y")));
+}
+
+// A second key for each of these would lift the limit of one. `missing_key` is not asked: with
+// `skip` or `address` a client could choose to be counted elsewhere.
+#[test]
+fn several_values_are_denied_or_one_of_them_counts() {
+    let fields = [("a", "1"), ("a", "2")];
+    for missing in MissingKey::ALL {
+        let mut rule = rule(vec![header("A")], missing);
+        let denied = "denied: the header A has several values: send it once";
+        assert_eq!(key(&rule, &fields).unwrap_err(), denied);
+        assert_eq!(key(&rule, &[("a", "1,2")]).unwrap_err(), denied);
+        rule.duplicates = Duplicates::First;
+        assert_eq!(key(&rule, &fields).unwrap(), "header:a=1");
+        rule.duplicates = Duplicates::Last;
+        assert_eq!(key(&rule, &fields).unwrap(), "header:a=2");
+        rule.commas = Commas::Keep;
+        assert_eq!(key(&rule, &[("a", "CN=x,O=y")]).unwrap(), "header:a=CN=x,O=y");
+    }
+}
+
+#[test]
+fn a_tier_of_several_is_denied() {
+    let mut rule = rule(vec![KeyPart::Address], MissingKey::Skip);
+    rule.tier_header = Some("x-plan".to_owned());
+    assert!(key(&rule, &[("x-plan", "gold")]).is_ok());
+    assert!(key(&rule, &[("x-plan", "gold"), ("x-plan", "none")]).is_err());
+    let mut headers = HeaderMap::new();
+    headers.append("x-plan", HeaderValue::from_static("gold, none"));
+    assert!(tier_name(&rule, &headers).is_err());
+    rule.duplicates = Duplicates::First;
+    assert_eq!(tier_name(&rule, &headers).unwrap().as_deref(), Some("gold"));
+}
+
+// A client can invent methods.
+#[test]
+fn unknown_methods_share_a_key() {
+    assert_eq!([method("GET"), method("FOO1"), method("FOO2")], ["GET", "other", "other"]);
 }
