@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use napi::bindgen_prelude::{Either, Float64Array, PromiseRaw, ToNapiValue, TypeName};
+use napi::bindgen_prelude::{Either, Float64Array, Function, PromiseRaw, ToNapiValue, TypeName};
 use napi::{Env, Result};
 use napi_derive::napi;
 use slidegate::{Cost, DegradedReason, ManualClock};
@@ -14,7 +14,7 @@ use crate::clock::NativeClock;
 use crate::decision;
 use crate::error::{invalid, thrown};
 use crate::fast::GateNumber;
-use crate::store::NativeStore;
+use crate::store::{NativeStore, warning};
 
 /// The metrics of all gates of this process.
 static METRICS: LazyLock<Arc<Metrics>> = LazyLock::new(|| Arc::new(Metrics::new()));
@@ -154,13 +154,17 @@ pub(crate) fn find_tier(tiers: &[TierId], number: i32) -> Result<Option<TierId>>
     }
 }
 
-/// Creates the gates of a file of the daemon.
+/// Creates the gates of a file of the daemon. `warn` receives warnings.
 #[napi(catch_unwind)]
-pub fn gates_of_yaml(yaml: String, clock: Option<&NativeClock>) -> Result<Vec<NativeGate>> {
-    let clock = clock.map(|clock| &clock.0);
+pub fn gates_of_yaml(
+    yaml: String,
+    warn: Function<'_, String, ()>,
+    clock: Option<&NativeClock>,
+) -> Result<Vec<NativeGate>> {
+    let (warn, clock) = (warning(&warn)?, clock.map(|clock| &clock.0));
     let make = || {
         let config = Config::from_yaml(&yaml)?;
-        let gates = config.gates(clock, &METRICS)?.into_iter().zip(&config.policies);
+        let gates = config.gates(clock, &METRICS, &warn)?.into_iter().zip(&config.policies);
         let make = |(gate, policy): (Gate, &PolicyOptions)| {
             Ok(NativeGate::new(gate, policy.unit()?, clock))
         };

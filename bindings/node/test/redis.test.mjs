@@ -7,7 +7,7 @@ import { createServer } from 'node:net'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
-import { checkAll, Limiter, RedisLimiter, RedisStore, SlidegateError } from 'slidegate'
+import { checkAll, Limiter, limitersFromYaml, RedisLimiter, RedisStore, SlidegateError } from 'slidegate'
 
 import { FRAMEWORKS } from './support/apps.mjs'
 import { startRedis } from './support/redis.mjs'
@@ -173,6 +173,67 @@ test('without a failure mode, every check is allowed while Redis is down', async
     assert.ok(decision.allowed, `check ${check}`)
     assert.notEqual(decision.degraded, null)
   }
+})
+
+/** Calls a function and returns the warnings of the process meanwhile. */
+async function emitted(use) {
+  const warnings = []
+  const keep = (warning) => warning.name === 'SlidegateWarning' && warnings.push(warning)
+  process.on('warning', keep)
+  try {
+    await use(warnings)
+  } finally {
+    process.off('warning', keep)
+  }
+}
+
+test('an outage is one warning of the process, with its cause', async () => {
+  await emitted(async (warnings) => {
+    const limiter = new RedisLimiter({ name: 'api', quotas: '1/hour', redis: 'redis://127.0.0.1:2' })
+    // Limiters of other tests may warn, too.
+    const own = () => warnings.filter(({ message }) => message.includes('127.0.0.1:2:'))
+    await until(async () => (await limiter.check('a')) && own().length > 0, 'a warning')
+    for (let check = 0; check < 20; check += 1) await limiter.check('a')
+    const [{ message, code }, ...others] = own()
+    assert.deepEqual(others, [])
+    assert.equal(code, 'SLIDEGATE_DEGRADED')
+    assert.match(message, /failure modes decide, because Redis does not: /)
+  })
+})
+
+test('a logger receives the start and the end of an outage, also if it throws', async () => {
+  const server = await startRedis()
+  const messages = []
+  const logger = { warn: (message) => messages.push(message) }
+  const options = { redis: server.url, deadline: '1s', logger }
+  const limiter = new RedisLimiter({ name: 'api', quotas: '9999/hour', redis: options })
+  await emitted(async (warnings) => {
+    await until(async () => (await limiter.check('a')).degraded === null, 'Redis decides')
+    const seen = messages.length
+    await server.stop()
+    await until(async () => (await limiter.check('a')) && messages.length > seen, 'a warning')
+    const again = await startRedis(server.port)
+    try {
+      await until(async () => (await limiter.check('a')).degraded === null, 'Redis decides again')
+      await until(() => messages.length > seen + 1, 'the end of the outage')
+    } finally {
+      await again.stop()
+    }
+    assert.match(messages[seen], /because Redis does not/)
+    assert.match(messages[seen + 1], /Redis decides again; failure modes decided \d+ checks/)
+    assert.ok(warnings.every(({ message }) => !messages.includes(message)), 'a logger replaces the warnings of the process')
+  })
+  const yaml = 'stores: {shared: {redis: "redis://127.0.0.1:1"}}\npolicies: [{name: api, quotas: 1/hour, store: shared}]'
+  let calls = 0
+  const failing = {
+    warn() {
+      calls += 1
+      throw new Error('no log')
+    },
+  }
+  const { api } = limitersFromYaml(yaml, { logger: failing })
+  await until(async () => (await api.check('a')) && calls > 0, 'a warning')
+  assert.throws(() => new RedisStore({ redis: server.url, logger: 'console' }), /`logger` has no function `warn`/)
 })
 
 test('a limiter without a name is rejected, because its state would be that of others', () => {

@@ -4,6 +4,7 @@ export { clientAddress, type AddressOptions } from './address.js'
 export { ManualClock } from './clock.js'
 export { Decision, type QuotaDecision, type Receipt } from './decision.js'
 export { SlidegateError, type ErrorCode } from './errors.js'
+export type { Logger } from './logger.js'
 export {
   checkAll,
   limitersFromYaml,

@@ -2,6 +2,7 @@
 
 import { Decision, NUMBERS, type Receipt } from './decision.js'
 import { guarded, SlidegateError, translate } from './errors.js'
+import { warning, type Logger } from './logger.js'
 import { native, type NativeGate, type NowOrLater } from './native.js'
 import type { MemoryLimiterOptions, RedisLimiterOptions } from './policy.js'
 import { RedisStore } from './store.js'
@@ -274,10 +275,14 @@ export async function waitAll(
 
 /**
  * Creates the limiters of a configuration file of the daemon, by the names of its policies. Its
- * listeners and rules are ignored.
+ * listeners and rules are ignored. `logger` is that of `RedisOptions`.
  */
-export function limitersFromYaml(yaml: string, options?: { clock?: ManualClock }): Record<string, AnyLimiter> {
-  const gates = guarded(() => native.gatesOfYaml(yaml, options?.clock?.native))
+export function limitersFromYaml(
+  yaml: string,
+  options?: { clock?: ManualClock; logger?: Logger },
+): Record<string, AnyLimiter> {
+  const warn = warning(options?.logger)
+  const gates = guarded(() => native.gatesOfYaml(yaml, warn, options?.clock?.native))
   const made = gates.map((gate) => [gate.name, gate.isInProcess ? new Limiter(gate) : new RedisLimiter(gate)])
   return Object.fromEntries(made)
 }

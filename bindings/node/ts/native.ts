@@ -80,7 +80,7 @@ export interface NativeStore {
 
 interface Native {
   NativeClock: new (millis: number) => NativeClock
-  NativeStore: new (options: string) => NativeStore
+  NativeStore: new (options: string, warn: (message: string) => void) => NativeStore
   NativeCancel: new () => NativeCancel
   NativeHttp: new (options: string, mayRefund: boolean) => NativeHttp
   NativeAddress: new (options: string) => NativeAddress
@@ -90,7 +90,7 @@ interface Native {
   }
   /** The array has the number of the gate, of the tier, and the cost. It receives the decision. */
   checkNow(key: string, numbers: Float64Array): void
-  gatesOfYaml(yaml: string, clock?: NativeClock): NativeGate[]
+  gatesOfYaml(yaml: string, warn: (message: string) => void, clock?: NativeClock): NativeGate[]
   metrics(): string
   degradedReasons(): string[]
   checkSeveral(

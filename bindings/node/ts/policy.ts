@@ -1,6 +1,7 @@
 /** The options of policies and stores. Keys may also be spelled as in a file of the daemon. */
 
 import type { ManualClock } from './clock.js'
+import type { Logger } from './logger.js'
 import type { RedisStore } from './store.js'
 
 /** `limit` units in any interval of the window: `100/minute`, or an object. */
@@ -83,4 +84,9 @@ export interface RedisOptions {
   checksPerCallMax?: number
   /** A file with certificate authorities as PEM. */
   tlsAuthority?: string
+  /**
+   * Receives a warning with the cause when Redis no longer decides, and one with the number of checks that failure modes
+   * decided when it does again. `process.emitWarning` by default.
+   */
+  logger?: Logger
 }

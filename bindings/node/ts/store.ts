@@ -1,6 +1,7 @@
 /** A connection to Redis that several limiters share. */
 
 import { guarded } from './errors.js'
+import { warning } from './logger.js'
 import { native, type NativeStore } from './native.js'
 import type { RedisOptions } from './policy.js'
 
@@ -14,6 +15,8 @@ export class RedisStore {
   readonly native: NativeStore
 
   constructor(options: string | RedisOptions) {
-    this.native = guarded(() => new native.NativeStore(JSON.stringify(options)))
+    const { logger, ...own } = typeof options === 'string' ? { redis: options } : options
+    const warn = warning(logger)
+    this.native = guarded(() => new native.NativeStore(JSON.stringify(own), warn))
   }
 }

@@ -5,15 +5,20 @@
 //! to this thread, which passes on all that are there at once.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
 use core::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyString;
+use slidegate_bindings::Warn;
 
-/// A result that is ready: the object that awaits it, the value and the exception.
+use crate::runtime::threads;
+
+/// A result that is ready: the object that awaits it, the value and the exception. A warning has no
+/// such object, and its text is the value.
 pub(crate) type Delivered = (Py<PyAny>, Py<PyAny>, Py<PyAny>);
 
 /// A result that becomes a Python object in the thread.
@@ -21,6 +26,20 @@ pub(crate) type Delivery = Box<dyn FnOnce(Python<'_>) -> Delivered + Send>;
 
 /// The maximum number of results that are passed on without giving other Python threads a turn.
 const BATCH_MAX: usize = 512;
+
+/// Returns what passes warnings to the logger of the package.
+pub(crate) fn warn() -> Warn {
+    Arc::new(|message| {
+        // Without the threads, there are no calls that could fail.
+        if let Ok(threads) = threads() {
+            let delivery: Delivery = Box::new(move |py| {
+                let text = PyString::new(py, &message).into_any().unbind();
+                (py.None(), text, py.None())
+            });
+            let _ = threads.results.send(delivery);
+        }
+    })
+}
 
 /// Starts the thread. It ends when the sender is dropped.
 pub(crate) fn start() -> io::Result<Sender<Delivery>> {

@@ -10,6 +10,7 @@ use slidegate_http::QuotaUnit;
 
 use crate::clock::ManualClock;
 use crate::decision::Decision;
+use crate::delivery::warn;
 use crate::error::{invalid, raised};
 use crate::key::{Key, Units};
 use crate::operation::{Call, Operation};
@@ -71,7 +72,7 @@ impl Gate {
     fn from_yaml(text: &str, clock: Option<&ManualClock>) -> PyResult<Vec<Self>> {
         let make = || -> Result<_, slidegate::Error> {
             let config = Config::from_yaml(text)?;
-            let gates = config.gates(clock.map(|clock| &clock.0), &METRICS)?;
+            let gates = config.gates(clock.map(|clock| &clock.0), &METRICS, &warn())?;
             let user = Arc::default();
             let gates = config.policies.iter().zip(gates).map(|(policy, gate)| {
                 let user = (!gate.is_in_process()).then_some(&user);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use slidegate_bindings::{Place, StoreOptions};
 
+use crate::delivery::warn;
 use crate::error::{invalid, raised};
 
 /// Redis as a store. Limiters on one store decide together in one atomic step.
@@ -23,7 +24,7 @@ impl Store {
     /// as under `stores` in a file of the daemon.
     #[new]
     fn new(options: &str) -> PyResult<Self> {
-        let redis = StoreOptions::from_json(options).and_then(|options| options.connect());
+        let redis = StoreOptions::from_json(options).and_then(|options| options.connect(&warn()));
         Ok(Self { place: Place::Redis(redis.map_err(raised)?), user: Arc::default() })
     }
 }

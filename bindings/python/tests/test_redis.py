@@ -197,11 +197,53 @@ def test_the_failure_mode_decides_while_redis_is_down(own_redis, mode, allowed):
     eventually(lambda: limiter.check("other").degraded is None, "a decision by Redis")
 
 
+@pytest.fixture
+def warnings(caplog):
+    """Returns the warnings of the package so far."""
+    caplog.set_level("WARNING", "slidegate")
+    own = [record for record in caplog.records if record.name == "slidegate"]
+    assert own == []
+    return lambda: [r.getMessage() for r in caplog.records if r.name == "slidegate"]
+
+
+def test_an_outage_is_logged_once_with_its_cause_and_its_end_with_the_count(own_redis, warnings):
+    limiter = Limiter("9999/hour", name="api", store={"redis": own_redis.url, "deadline": "1s"})
+    eventually(lambda: limiter.check("k").degraded is None, "a decision by Redis")
+    # The first checks may be degraded, because they did not wait for the connection.
+    seen = len(warnings())
+    own_redis.stop()
+    degraded = sum(limiter.check("k").degraded is not None for _ in range(50))
+    eventually(lambda: len(warnings()) > seen, "the warning about the outage")
+    assert degraded >= 49 and len(warnings()) == seen + 1
+    assert "failure modes decide, because Redis does not" in warnings()[-1]
+    own_redis.start()
+    eventually(lambda: limiter.check("k").degraded is None, "a decision by Redis")
+    eventually(lambda: len(warnings()) == seen + 2, "the end of the outage")
+    assert "Redis decides again" in warnings()[-1] and " checks in " in warnings()[-1]
+
+
+def test_a_wrong_password_is_logged_without_it(own_redis, warnings):
+    own_redis.command("CONFIG SET requirepass right")
+    store = {"redis": own_redis.url, "password": "wrong-secret"}
+    limiter = Limiter("1/hour", name="api", store=store)
+
+    async def run():
+        return [await limiter.check_async("k") for _ in range(20)]
+
+    # Every check is admitted, which is the default.
+    assert all(asyncio.run(run()))
+    eventually(warnings, "a warning")
+    (message,) = warnings()
+    assert "WRONGPASS" in message and str(own_redis.port) in message
+    assert "wrong-secret" not in message
+
+
 ENDING = """
 import asyncio, sys
 from slidegate import Limiter
 
-limiter = Limiter("1000000/hour", name="ending", store=sys.argv[1])
+store = {"redis": sys.argv[1], "deadline": "30s", "connect_deadline": "30s"}
+limiter = Limiter("1000000/hour", name="ending", store=store)
 
 async def run():
     tasks = [asyncio.ensure_future(limiter.check_async("k")) for _ in range(200)]

@@ -9,7 +9,7 @@ use slidegate_gate::{Gate, Metrics};
 
 use crate::memory::MemoryOptions;
 use crate::policy::{Place, PolicyOptions};
-use crate::store::StoreOptions;
+use crate::store::{StoreOptions, Warn};
 
 /// The part of a daemon's configuration that a package uses: `policies`, `memory` and `stores`.
 /// Listeners, rules and everything else is ignored.
@@ -37,7 +37,8 @@ impl Config {
     }
 
     /// Makes the gates of all policies, in order. Policies of one store share its connections, so
-    /// that several of them decide in one atomic step.
+    /// that several of them decide in one atomic step. `warn` is that of
+    /// [`StoreOptions::connect`].
     ///
     /// # Errors
     ///
@@ -47,6 +48,7 @@ impl Config {
         &self,
         clock: Option<&ManualClock>,
         metrics: &Arc<Metrics>,
+        warn: &Warn,
     ) -> Result<Vec<Gate>, Error> {
         let in_memory = self.policies.iter().filter(|policy| is_in_memory(policy));
         let bytes = self.memory.share(in_memory.map(PolicyOptions::stores).sum())?;
@@ -62,7 +64,7 @@ impl Config {
                 let store = self.stores.get(name).ok_or_else(|| {
                     setting(format!("store {name:?} is not configured: add it to `stores`"))
                 })?;
-                places.insert(name, Place::Redis(store.connect()?));
+                places.insert(name, Place::Redis(store.connect(warn)?));
             }
             gates.push(policy.gate(&places[name], clock, metrics)?);
         }

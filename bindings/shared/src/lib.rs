@@ -38,4 +38,4 @@ pub use now::run_now;
 pub use policy::{CandidateOptions, Place, PolicyOptions};
 pub use quota::QuotaList;
 pub use sleep::sleep;
-pub use store::{SentinelOptions, StoreOptions};
+pub use store::{SentinelOptions, StoreOptions, Warn};

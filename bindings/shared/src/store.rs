@@ -2,12 +2,16 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use slidegate::{Error, ErrorKind};
 use slidegate_redis::Redis;
 
 use crate::quota::Time;
+
+/// Receives warnings for the log of the program, on a thread of the runtime that must not be blocked.
+pub type Warn = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Redis as a store, as under `stores` in a file of the daemon.
 #[derive(Clone, Default, PartialEq, Deserialize)]
@@ -87,11 +91,14 @@ impl StoreOptions {
 
     /// Prepares the connections. They are opened by the first call.
     ///
+    /// `warn` receives a text when failure modes start to decide, and another one when Redis decides
+    /// again.
+    ///
     /// # Errors
     ///
     /// Returns an error if not exactly one of `redis`, `sentinel` and `cluster` is set, if a file
     /// cannot be read, or if a value is out of range.
-    pub fn connect(&self) -> Result<Redis, Error> {
+    pub fn connect(&self, warn: &Warn) -> Result<Redis, Error> {
         let mut builder = match (&self.redis, &self.sentinel, &self.cluster) {
             (Some(address), None, None) => Redis::single(address)?,
             (None, Some(sentinel), None) => {
@@ -132,7 +139,8 @@ impl StoreOptions {
         if let Some(path) = &self.tls_authority {
             builder = builder.tls_authority(&read(path)?);
         }
-        builder.build()
+        let warn = Arc::clone(warn);
+        builder.on_state_change(move |change| warn(change.to_string())).build()
     }
 
     /// Sets the maximum time of a call. After that, the policy's failure mode decides.

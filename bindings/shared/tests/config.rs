@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use slidegate::{Cost, Error, ManualClock};
 use slidegate_bindings::{
-    Config, HttpAnswer, HttpOptions, HttpPart, PlainDecision, PolicyOptions, StoreOptions, run_now,
+    Config, HttpAnswer, HttpOptions, HttpPart, PlainDecision, PolicyOptions, StoreOptions, Warn,
+    run_now,
 };
 use slidegate_gate::{Caller, Gate, Metrics};
 use slidegate_http::QuotaUnit;
@@ -32,9 +33,13 @@ policies:
 rules: [{name: all, key: [address], policy: api}]
 ";
 
+fn silent() -> Warn {
+    Arc::new(|_| {})
+}
+
 fn gates(yaml: &str) -> Result<Vec<Gate>, Error> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-    Config::from_yaml(yaml)?.gates(Some(&clock), &Arc::new(Metrics::new()))
+    Config::from_yaml(yaml)?.gates(Some(&clock), &Arc::new(Metrics::new()), &silent())
 }
 
 #[expect(clippy::unwrap_used, reason = "a failed test may panic")]
@@ -102,7 +107,7 @@ fn keys_are_those_of_the_daemon() {
 #[tokio::test]
 async fn unreachable_redis_leaves_the_decision_to_the_failure_mode() {
     let metrics = Arc::new(Metrics::new());
-    let gates = Config::from_yaml(FILE).unwrap().gates(None, &metrics).unwrap();
+    let gates = Config::from_yaml(FILE).unwrap().gates(None, &metrics, &silent()).unwrap();
     let decided = gates[2].check(b"alice", None, Cost::ONE, Caller::IN_PROCESS).await;
     let plain = PlainDecision::from(&decided);
     assert!(!plain.allowed);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from datetime import timedelta
 from os import PathLike
 from typing import (
@@ -31,6 +32,8 @@ Seconds = Union[float, timedelta]
 #: ``"100/minute"``, several of them, or a policy as in a file of the daemon.
 Policy = Union[str, Sequence[Any], Mapping[str, Any]]
 T = TypeVar("T")
+
+_LOG = logging.getLogger("slidegate")
 
 
 class Store(_native.Store):
@@ -259,13 +262,17 @@ _Result = Tuple[_Waiter, Any, Optional[BaseException]]
 
 
 def _deliver(batch: Sequence[Tuple[object, Any, Optional[BaseException]]]) -> None:
-    """Passes results to their event loops. A thread of the native module calls it.
+    """Passes results to their event loops, and warnings to the logger. A thread of the native module
+    calls it.
 
     Waking an event loop is a system call, so each is woken once.
     """
     loops: Dict[asyncio.AbstractEventLoop, List[_Result]] = {}
+    warnings: List[str] = []
     for waiter, value, error in batch:
         if not isinstance(waiter, _Waiter):
+            if waiter is None:
+                warnings.append(value)
             continue
         if waiter.is_canceled:
             # The event loop may end before it calls a function.
@@ -279,6 +286,8 @@ def _deliver(batch: Sequence[Tuple[object, Any, Optional[BaseException]]]) -> No
             # The event loop is closed.
             for waiter, value, _ in results:
                 waiter.undo(value)
+    for warning in warnings:
+        _LOG.warning(warning)
 
 
 def _resolve(results: Sequence[_Result]) -> None:
