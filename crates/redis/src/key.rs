@@ -101,10 +101,12 @@ impl KeyNames {
         format!("{}:{{", self.prefix)
     }
 
-    /// The policy that a name is of; none if the name is not ours.
-    pub(crate) fn policy_of<'a>(&self, name: &'a [u8]) -> Option<&'a str> {
-        let policy = self.stored_policy_of(name)?;
-        Some(policy.split_once('@').map_or(policy, |(policy, _)| policy))
+    /// Returns the policy of a name, and its tick in microseconds. `None` if the name is not ours.
+    pub(crate) fn policy_of<'a>(&self, name: &'a [u8]) -> Option<(&'a str, u64)> {
+        let stored = self.stored_policy_of(name)?;
+        let (policy, mark) = stored.split_once('@').unwrap_or((stored, ""));
+        let tick = mark.rsplit('-').next().and_then(|tick| tick.strip_suffix("us")?.parse().ok());
+        Some((policy, tick.unwrap_or(1000)))
     }
 
     /// The policy that a name is of, with algorithm and tick if they are part of it.

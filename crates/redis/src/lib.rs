@@ -75,7 +75,7 @@ pub use outage::StateChange;
 pub use redis::{Redis, RedisBuilder};
 pub use sample::KeySample;
 pub use servers::BreakerState;
-pub use sweep::{SweepOptions, SweepReport};
+pub use sweep::SweepReport;
 
 /// Compiles the code of the crate's pages.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! Removal of keys whose policies no longer exist.
+//! Repair of keys without a TTL, and a count of keys whose policies are not known.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -18,47 +18,17 @@ use crate::servers::{Failure, Node};
 pub struct SweepReport {
     /// Our keys that were examined.
     pub keys: u64,
-    /// Keys of policies that are not known any more.
-    pub orphans: u64,
-    /// Of these, keys that were removed.
+    /// Of these, keys of policies that are not known here. They are never changed while they have a
+    /// TTL: another process may count with them.
+    pub unknown: u64,
+    /// The number of unknown keys per policy, for at most 1000 policies.
+    pub unknown_by_policy: BTreeMap<String, u64>,
+    /// Keys without a TTL that got one. Slidegate always sets a TTL, so another program had removed it.
+    pub repaired: u64,
+    /// Keys without a TTL that were removed, because every unit in them had expired.
     pub removed: u64,
-    /// Keys of known policies that never expire. Slidegate always sets a TTL, so another program has
-    /// removed it. They are kept, because they may still count: a check of the key sets the TTL again.
-    pub without_ttl: u64,
-    /// The number of orphans per policy, for at most 1000 policies.
-    pub orphans_by_policy: BTreeMap<String, u64>,
-}
-
-/// How a sweep works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SweepOptions {
-    /// Whether orphans are removed; otherwise they are only counted.
-    pub remove: bool,
-    /// The maximum number of keys that are examined per second; 10,000 by default.
-    pub keys_per_second: u32,
-}
-
-impl Default for SweepOptions {
-    fn default() -> Self {
-        Self { remove: false, keys_per_second: 10_000 }
-    }
-}
-
-impl SweepOptions {
-    /// Removes orphans instead of only counting them.
-    #[must_use]
-    pub fn remove(mut self, remove: bool) -> Self {
-        self.remove = remove;
-        self
-    }
-
-    /// Examines at most this many keys per second, at least one.
-    #[must_use]
-    pub fn keys_per_second(mut self, keys: u32) -> Self {
-        self.keys_per_second = keys.max(1);
-        self
-    }
+    /// Keys without a TTL that are named like ours, and whose content is not ours. They are kept.
+    pub foreign: u64,
 }
 
 /// Keys that a server examines in one step. Between two steps, other clients are served.
@@ -67,45 +37,31 @@ const STEP: u32 = 512;
 const IN_FLIGHT: usize = 64;
 /// The maximum number of policies in a report.
 const POLICIES_MAX: usize = 1000;
+/// Repairs one key.
+pub(crate) const SCRIPT: &str = include_str!("sweep.lua");
 
 impl Redis {
-    /// Looks through our keys for those of policies not in `policies`, and removes them if `remove`
-    /// is set.
+    /// Looks through our keys on every server. A key without a TTL would stay forever: it gets the one
+    /// that its own content needs, and is removed if every unit in it has expired. All other keys expire
+    /// by themselves and are only counted, also those of policies not in `policies`.
     ///
-    /// The same as [`sweep_with`](Redis::sweep_with) with the default options.
+    /// It never removes a unit that counts, so it is safe at any time, whatever other processes use the
+    /// prefix. At most `keys_per_second` keys are examined per second, at least one. `progress` is called
+    /// after each step of up to 512 keys.
     ///
     /// # Errors
     ///
-    /// When a server gave no answer. What was removed until then stays removed.
+    /// Returns an error if a server did not reply. What was repaired until then stays repaired.
     pub async fn sweep<P: AsRef<str>>(
         &self,
         policies: &[P],
-        remove: bool,
-    ) -> Result<SweepReport, Error> {
-        self.sweep_with(policies, SweepOptions::default().remove(remove), |_| {}).await
-    }
-
-    /// Looks through our keys for those of policies not in `policies`.
-    ///
-    /// They would expire by themselves, so this is for removing long windows early. Every process that
-    /// uses the prefix must be considered: keys of a policy that only another process knows are orphans
-    /// here. Keys of a known policy under another algorithm are kept.
-    ///
-    /// `progress` is called after each step of 512 keys.
-    ///
-    /// # Errors
-    ///
-    /// When a server gave no answer. What was removed until then stays removed.
-    pub async fn sweep_with<P: AsRef<str>>(
-        &self,
-        policies: &[P],
-        options: SweepOptions,
+        keys_per_second: u32,
         mut progress: impl FnMut(&SweepReport),
     ) -> Result<SweepReport, Error> {
         let known: Vec<&str> = policies.iter().map(AsRef::as_ref).collect();
-        let mut report = SweepReport::default();
+        let (per_second, mut report) = (keys_per_second.max(1), SweepReport::default());
         for node in self.shared.servers.primaries().await? {
-            self.sweep_node(&node, &known, options, &mut report, &mut progress).await?;
+            self.sweep_node(&node, &known, per_second, &mut report, &mut progress).await?;
         }
         Ok(report)
     }
@@ -114,12 +70,12 @@ impl Redis {
         &self,
         node: &Arc<Node>,
         known: &[&str],
-        options: SweepOptions,
+        per_second: u32,
         report: &mut SweepReport,
         progress: &mut impl FnMut(&SweepReport),
     ) -> Result<(), Failure> {
         let (names, servers) = (&self.shared.names, &self.shared.servers);
-        let step = STEP.min(options.keys_per_second.max(1));
+        let step = STEP.min(per_second);
         let mut cursor = "0".to_owned();
         loop {
             let began = Instant::now();
@@ -129,71 +85,84 @@ impl Redis {
             scan.arg("COUNT").arg(step);
             let answer = node.query(&scan, servers.query_deadline()).await?;
             let (next, found) = read_scan(answer)?;
-            let (mut orphans, mut kept) = (Vec::new(), Vec::new());
-            for name in found {
-                let Some(policy) = names.policy_of(&name) else { continue };
-                report.keys += 1;
-                if known.contains(&policy) {
-                    kept.push(command("PTTL", &name));
-                    continue;
+            let ours: Vec<(Vec<u8>, u64)> = found
+                .into_iter()
+                .filter_map(|name| {
+                    let (policy, tick) = names.policy_of(&name)?;
+                    report.note(policy, known);
+                    Some((name, tick))
+                })
+                .collect();
+            let ttls = ours.iter().map(|(name, _)| pttl(name)).collect();
+            let ttls = self.send_each(node, ttls).await?;
+            let repairs = ours.iter().zip(ttls).filter(|(_, ttl)| *ttl == -1);
+            let repairs = repairs.map(|((name, tick), _)| repair(name, *tick));
+            for reply in self.send_each(node, repairs.collect()).await? {
+                match reply {
+                    1 => report.repaired += 1,
+                    2 => report.removed += 1,
+                    3 => report.foreign += 1,
+                    _ => {}
                 }
-                report.note_orphan(policy);
-                orphans.push(command("UNLINK", &name));
             }
-            if options.remove {
-                report.removed += self.count(node, orphans, 1).await?;
-            }
-            report.without_ttl += self.count(node, kept, -1).await?;
             progress(report);
             if next == "0" {
                 return Ok(());
             }
             cursor = next;
-            let pace = Duration::from_secs(1) * step / options.keys_per_second.max(1);
+            let pace = Duration::from_secs(1) * step / per_second;
             sleep(pace.saturating_sub(began.elapsed()).max(Duration::from_millis(1))).await;
         }
     }
 
-    /// Sends commands and returns how many replied with this number.
-    async fn count(
-        &self,
-        node: &Arc<Node>,
-        commands: Vec<Cmd>,
-        wanted: i64,
-    ) -> Result<u64, Failure> {
-        let mut commands = commands.into_iter();
-        let mut count = 0;
+    /// Sends commands and returns their replies, which are numbers, in the same order.
+    async fn send_each(&self, node: &Arc<Node>, commands: Vec<Cmd>) -> Result<Vec<i64>, Failure> {
+        let mut replies = vec![0; commands.len()];
+        let mut commands = commands.into_iter().enumerate();
         loop {
             let mut calls = JoinSet::new();
-            for command in commands.by_ref().take(IN_FLIGHT) {
+            for (place, command) in commands.by_ref().take(IN_FLIGHT) {
                 let (node, until) = (Arc::clone(node), self.shared.servers.query_deadline());
-                calls.spawn(async move { node.query(&command, until).await });
+                calls.spawn(async move { (place, node.query(&command, until).await) });
             }
             if calls.is_empty() {
-                return Ok(count);
+                return Ok(replies);
             }
             while let Some(replied) = calls.join_next().await {
-                let reply = replied.map_err(|error| Failure::bad_reply(error.to_string()))??;
-                count += u64::from(reply == Value::Int(wanted));
+                let (place, reply) =
+                    replied.map_err(|error| Failure::bad_reply(error.to_string()))?;
+                if let Value::Int(number) = reply? {
+                    replies[place] = number;
+                }
             }
         }
     }
 }
 
 impl SweepReport {
-    fn note_orphan(&mut self, policy: &str) {
-        self.orphans += 1;
-        if let Some(count) = self.orphans_by_policy.get_mut(policy) {
+    fn note(&mut self, policy: &str, known: &[&str]) {
+        self.keys += 1;
+        if known.contains(&policy) {
+            return;
+        }
+        self.unknown += 1;
+        if let Some(count) = self.unknown_by_policy.get_mut(policy) {
             *count += 1;
-        } else if self.orphans_by_policy.len() < POLICIES_MAX {
-            self.orphans_by_policy.insert(policy.to_owned(), 1);
+        } else if self.unknown_by_policy.len() < POLICIES_MAX {
+            self.unknown_by_policy.insert(policy.to_owned(), 1);
         }
     }
 }
 
-fn command(name: &str, key: &[u8]) -> Cmd {
-    let mut command = redis::cmd(name);
+fn pttl(key: &[u8]) -> Cmd {
+    let mut command = redis::cmd("PTTL");
     command.arg(key);
+    command
+}
+
+fn repair(key: &[u8], tick: u64) -> Cmd {
+    let mut command = redis::cmd("EVAL");
+    command.arg(SCRIPT).arg(1).arg(key).arg(tick);
     command
 }
 

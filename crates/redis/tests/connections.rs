@@ -142,7 +142,7 @@ fn resp3() {
             let usage = redis.usage().await.unwrap();
             assert!(usage.bytes > 0);
             assert!(redis.warnings().await.unwrap().is_empty());
-            assert_eq!(redis.sweep(&["api"], true).await.unwrap().removed, 0);
+            assert_eq!(redis.sweep(&["api"], 1000, |_| {}).await.unwrap().removed, 0);
             let mut connection = server.connection().unwrap();
             let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut connection).unwrap();
             assert!(clients.contains("resp=3"), "{clients}");

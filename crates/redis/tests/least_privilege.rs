@@ -116,7 +116,7 @@ async fn keep_up(redis: &Redis) -> Result<(), Error> {
     redis.usage().await?;
     redis.warnings().await?;
     redis.sample(200).await?;
-    redis.sweep(&["p0", "p1"], true).await.map(|_| ())
+    redis.sweep(&["p0", "p1"], 1_000_000, |_| {}).await.map(|_| ())
 }
 
 fn quick(builder: RedisBuilder) -> Redis {
@@ -135,6 +135,12 @@ fn the_conformance_traces_pass() {
     }
     let redis = quick(connect());
     runtime.block_on(async { decide(&redis, "all").await.unwrap() });
+}
+
+fn persist_all(admin: &mut redis::Connection) {
+    let script =
+        "for _, key in ipairs(redis.call('KEYS', 'sg:*')) do redis.call('PERSIST', key) end";
+    redis::cmd("EVAL").arg(script).arg(0).exec(admin).unwrap();
 }
 
 // A right that is not needed is one too many.
@@ -160,8 +166,9 @@ fn try_every_right(server: &RedisServer) {
                 let result = match user {
                     "slidegate" => decide(&decider, right).await,
                     _ => {
-                        // Something to remove.
+                        // Keys to repair.
                         decide(&decider, right).await.unwrap();
+                        persist_all(&mut admin);
                         keep_up(&keeper).await
                     }
                 };

@@ -19,9 +19,13 @@ fn names_are_stable() {
     let name = text(names.name("api", b"alice", false));
     assert_eq!(name, "sg:{38ed49}:api;talice");
     assert!(text(names.name("api", &[b'x'; 200], false)).contains(":api;d"));
-    assert_eq!(names.policy_of(name.as_bytes()), Some("api"));
+    assert_eq!(names.policy_of(name.as_bytes()), Some(("api", 1000)));
     let coarse = names.name("api@10000us", b"alice", false);
-    assert_eq!(names.policy_of(&coarse), Some("api"));
+    assert_eq!(names.policy_of(&coarse), Some(("api", 10_000)));
+    let gcra = names.name("api@gcra-100us", b"alice", false);
+    assert_eq!(names.policy_of(&gcra), Some(("api", 100)));
+    let gcra = names.name("api@gcra", b"alice", false);
+    assert_eq!(names.policy_of(&gcra), Some(("api", 1000)));
     assert_eq!(names.policy_of(b"other:{38ed49}:api;talice"), None);
     assert_eq!(names.policy_of(b"sg:{38ed49}:api"), None);
 }
@@ -69,7 +73,7 @@ proptest! {
         let name = |key: &(String, Vec<u8>, bool)| names.name(&key.0, &key.1, key.2);
         prop_assert_eq!(a == b, name(&a) == name(&b));
         let named = name(&a);
-        prop_assert_eq!(names.policy_of(&named), Some(a.0.as_str()));
+        prop_assert_eq!(names.policy_of(&named), Some((a.0.as_str(), 1000)));
     }
 
     // Otherwise a client could put all of its keys on one node.

@@ -62,7 +62,7 @@ fn every_call_outside_of_a_runtime_returns_and_says_why() {
                 now(redis.connect(wait)).err(),
                 now(redis.usage()).err(),
                 now(redis.warnings()).err(),
-                now(redis.sweep(&["outside"], false)).err(),
+                now(redis.sweep(&["outside"], 1, |_| {})).err(),
             ];
             for (place, error) in errors.into_iter().enumerate() {
                 let error = error.unwrap_or_else(|| panic!("call {place} succeeded"));

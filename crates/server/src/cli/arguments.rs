@@ -41,7 +41,7 @@ pub(super) enum Command {
     /// Check a request with a running daemon, and take its units if it is allowed.
     #[command(before_long_help = help::CHECK_EXAMPLES)]
     Check(CheckArguments),
-    /// Find and remove unused keys in Redis.
+    /// Examine and repair keys in Redis.
     #[command(subcommand, before_long_help = help::REDIS_EXAMPLES)]
     Redis(RedisCommand),
     /// Replay access logs or generated traffic, and compare what the algorithms would have decided.
@@ -123,10 +123,11 @@ pub(super) enum ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RedisCommand {
-    /// Find keys of policies that are no longer configured, and remove them with --remove.
+    /// Repair keys without a TTL, and count keys of policies that are not configured.
     ///
-    /// Such keys expire by themselves when their windows have passed. Name the configuration of every
-    /// process that uses the same prefix: keys of policies in none of them are orphans.
+    /// A key without a TTL gets the one that its content needs. It is removed only if every unit in it
+    /// has expired. Keys of policies that are not configured are counted and kept, because another
+    /// process may use them. They expire by themselves when their windows have passed.
     Sweep(SweepArguments),
 }
 
@@ -137,9 +138,6 @@ pub(super) struct SweepArguments {
     /// Examine only this store. By default, all stores in Redis are examined.
     #[arg(long, value_name = "NAME")]
     pub(super) store: Option<String>,
-    /// Remove the keys. By default, they are only counted.
-    #[arg(long)]
-    pub(super) remove: bool,
     /// The maximum number of keys examined per second.
     #[arg(long, value_name = "KEYS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) keys_per_second: u32,

@@ -61,7 +61,7 @@ Examples:
 pub(super) const REDIS_EXAMPLES: &str = "\
 Examples:
   slidegate redis sweep --config limits.yaml
-  slidegate redis sweep --config limits.yaml --store shared --remove --keys-per-second 2000
+  slidegate redis sweep --config limits.yaml --store shared --keys-per-second 2000
   slidegate redis sweep --config limits.yaml --json
 ";
 

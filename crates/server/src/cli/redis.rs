@@ -1,11 +1,11 @@
-//! `redis sweep`: looks for keys in Redis that no configured policy uses.
+//! `redis sweep`: repairs keys in Redis without a TTL, and counts those that no configured policy uses.
 
 use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
 use serde_json::json;
-use slidegate_redis::{SweepOptions, SweepReport};
+use slidegate_redis::SweepReport;
 
 use super::arguments::SweepArguments;
 use super::{exit, failed, load};
@@ -58,18 +58,16 @@ pub(super) fn sweep(arguments: &SweepArguments) -> u8 {
 
 /// Sweeps a store and prints the report. Returns the exit code, or the error of the store.
 async fn sweep_store(store: &RedisStore, arguments: &SweepArguments) -> Result<u8, String> {
-    let options =
-        SweepOptions::default().remove(arguments.remove).keys_per_second(arguments.keys_per_second);
     let show = io::stderr().is_terminal();
     let mut shown = now();
     let progress = |report: &SweepReport| {
         if show && shown.elapsed() >= PROGRESS_EVERY {
             shown = now();
-            let SweepReport { keys, orphans, .. } = report;
-            let _ = write!(io::stderr(), "\r{}: {keys} keys, {orphans} orphans", store.name);
+            let SweepReport { keys, unknown, .. } = report;
+            let _ = write!(io::stderr(), "\r{}: {keys} keys, {unknown} unknown", store.name);
         }
     };
-    let report = store.redis.sweep_with(&store.policies, options, progress).await;
+    let report = store.redis.sweep(&store.policies, arguments.keys_per_second, progress).await;
     if show {
         // The line of the progress is cleared.
         let _ = write!(io::stderr(), "\r\x1b[2K");
@@ -79,7 +77,7 @@ async fn sweep_store(store: &RedisStore, arguments: &SweepArguments) -> Result<u
     let written = if arguments.json {
         write_json(&mut out, store, &report)
     } else {
-        write_text(&mut out, store, &report, arguments.remove)
+        write_text(&mut out, store, &report)
     };
     Ok(super::config::written(written, exit::OK))
 }
@@ -88,34 +86,31 @@ fn write_json(out: &mut impl Write, store: &RedisStore, report: &SweepReport) ->
     let report = json!({
         "store": store.name,
         "keys": report.keys,
-        "orphans": report.orphans,
+        "unknown": report.unknown,
+        "repaired": report.repaired,
         "removed": report.removed,
-        "without_ttl": report.without_ttl,
-        "orphans_by_policy": report.orphans_by_policy,
+        "foreign": report.foreign,
+        "unknown_by_policy": report.unknown_by_policy,
     });
     writeln!(out, "{report}")
 }
 
-fn write_text(
-    out: &mut impl Write,
-    store: &RedisStore,
-    report: &SweepReport,
-    remove: bool,
-) -> io::Result<()> {
-    let SweepReport { keys, orphans, removed, without_ttl, .. } = report;
+fn write_text(out: &mut impl Write, store: &RedisStore, report: &SweepReport) -> io::Result<()> {
+    let SweepReport { keys, unknown, repaired, removed, foreign, .. } = report;
     let name = &store.name;
-    writeln!(out, "{name}: {keys} keys, {orphans} of policies that are not configured")?;
-    for (policy, count) in &report.orphans_by_policy {
+    writeln!(out, "{name}: {keys} keys, {unknown} of policies that are not configured")?;
+    for (policy, count) in &report.unknown_by_policy {
         writeln!(out, "  {policy}: {count}")?;
     }
-    if *without_ttl > 0 {
-        writeln!(out, "  {without_ttl} keys never expire: another program has removed their TTL")?;
+    let without_ttl = [
+        (repaired, "keys without a TTL got one"),
+        (removed, "keys without a TTL had expired and were removed"),
+        (foreign, "keys without a TTL hold data of another program and were kept"),
+    ];
+    for (count, words) in without_ttl.into_iter().filter(|(count, _)| **count > 0) {
+        writeln!(out, "  {count} {words}")?;
     }
-    match (remove, orphans) {
-        (true, _) => writeln!(out, "  removed: {removed}"),
-        (false, 0) => Ok(()),
-        (false, _) => writeln!(out, "  nothing was removed: --remove removes them"),
-    }
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "how often progress is shown")]

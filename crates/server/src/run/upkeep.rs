@@ -1,21 +1,24 @@
 //! What is done for stores in the background: warnings, metrics of their servers, sweeps.
 
 use core::time::Duration;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use slidegate_redis::SweepOptions;
+use slidegate_redis::SweepReport;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::admin::ResultCounts;
-use crate::engine::{Engine, Plan};
+use crate::engine::Engine;
 use crate::spec::StoreSpec;
 
 /// How often stores fetch what they report about their servers.
 const STORES_EVERY: Duration = Duration::from_secs(15);
 /// How often a warning that is still true is logged again.
 const WARNINGS_EVERY: Duration = Duration::from_secs(3600);
+
+/// What is logged of a store that does not reply.
+const UNAVAILABLE: &str = "unavailable, policies decide by their failure mode";
 
 /// Logs what the stores report as problems, such as settings of Redis servers, and keeps what they
 /// report in metrics up to date.
@@ -25,13 +28,19 @@ pub(super) async fn watch_stores(engine: &Engine) -> ! {
         let plan = arc_swap::Guard::into_inner(engine.plan());
         warned.retain(|name, _| plan.distinct_stores().any(|(store, _)| store == name));
         for (name, store) in plan.distinct_stores() {
-            let warnings = match store.warnings().await {
-                Ok(warnings) => warnings,
-                Err(error) => vec![format!("{error}; policies answer by their failure mode")],
-            };
             let logged = warned.entry(name.to_owned()).or_default();
-            for warning in logged.new_or_due(warnings, Instant::now()) {
-                warn!("store {name}: {warning}");
+            match store.warnings().await {
+                Ok(warnings) => {
+                    for warning in logged.new_or_due(warnings, Instant::now()) {
+                        warn!("store {name}: {warning}");
+                    }
+                }
+                // Its text may have another time each time.
+                Err(error) => {
+                    if !logged.new_or_due(vec![UNAVAILABLE.to_owned()], Instant::now()).is_empty() {
+                        warn!("store {name}: {UNAVAILABLE}: {error}");
+                    }
+                }
             }
         }
         drop(plan);
@@ -64,11 +73,12 @@ pub(super) struct RedisSweeps {
 
 /// How often schedules are examined.
 const SCHEDULE_EVERY: Duration = Duration::from_secs(1);
+const SWEEP_KEYS_PER_SECOND: u32 = 10_000;
 
 impl RedisSweeps {
     pub(super) fn new() -> Self {
-        let help = "Keys in Redis that scheduled sweeps examined and removed.";
-        let results = ["examined", "removed", "without_ttl"];
+        let help = "Keys in Redis that scheduled sweeps examined, by result.";
+        let results = ["examined", "unknown", "repaired", "removed", "foreign"];
         let counts = ResultCounts::new("slidegate_redis_swept_keys_total", help, &results);
         Self { counts: Arc::new(counts) }
     }
@@ -78,29 +88,16 @@ impl RedisSweeps {
     }
 
     /// Sweeps every store once per its `sweep_interval`.
-    ///
-    /// Policies that a reload removed stay known until the daemon restarts, so that one that comes back
-    /// continues with its counts.
     pub(super) async fn run(&self, engine: &Engine) -> ! {
         let mut last: HashMap<String, Instant> = HashMap::new();
-        let mut known: HashMap<String, BTreeSet<String>> = HashMap::new();
-        let mut seen: Option<Arc<Plan>> = None;
         loop {
             let plan = arc_swap::Guard::into_inner(engine.plan());
-            if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &plan)) {
-                for store in engine.redis_stores() {
-                    known.entry(store.name).or_default().extend(store.policies);
-                }
-                seen = Some(Arc::clone(&plan));
-            }
             for store in &plan.spec().stores {
                 let StoreSpec::Redis(name, redis) = store else { continue };
                 let Some(every) = redis.sweep_every else { continue };
                 let last = last.entry(name.clone()).or_insert_with(Instant::now);
                 if last.elapsed() >= every {
-                    let policies: Vec<String> =
-                        known.get(name).into_iter().flatten().cloned().collect();
-                    self.sweep(engine, name, &policies).await;
+                    self.sweep(engine, name).await;
                     *last = Instant::now();
                 }
             }
@@ -109,18 +106,19 @@ impl RedisSweeps {
         }
     }
 
-    async fn sweep(&self, engine: &Engine, name: &str, policies: &[String]) {
+    async fn sweep(&self, engine: &Engine, name: &str) {
         let Some(store) = engine.redis_stores().into_iter().find(|store| store.name == name) else {
             return;
         };
-        let options = SweepOptions::default().remove(true);
-        match store.redis.sweep_with(policies, options, |_| {}).await {
+        match store.redis.sweep(&store.policies, SWEEP_KEYS_PER_SECOND, |_| {}).await {
             Ok(report) => {
-                let (keys, removed) = (report.keys, report.removed);
-                info!("store {name}: swept {keys} keys, removed {removed} of unknown policies");
+                let SweepReport { keys, unknown, repaired, removed, foreign, .. } = report;
+                info!(unknown, repaired, removed, foreign, "store {name}: swept {keys} keys");
                 self.counts.add("examined", keys);
+                self.counts.add("unknown", unknown);
+                self.counts.add("repaired", repaired);
                 self.counts.add("removed", removed);
-                self.counts.add("without_ttl", report.without_ttl);
+                self.counts.add("foreign", foreign);
             }
             Err(error) => warn!("store {name}: cannot sweep: {error}"),
         }

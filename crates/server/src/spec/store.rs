@@ -126,11 +126,10 @@ section! {
         in_flight_max: usize = Whole(1, 1 << 20), default "1024", example "256";
         /// The maximum number of concurrent checks that are sent in one call. 1 disables batching.
         checks_per_call_max: usize = Whole(1, 256), default "32", example "1";
-        /// The interval at which keys of policies that are no longer configured are removed. All
-        /// processes that use this prefix must then have the same policies; otherwise, keys of the
-        /// others are removed too.
+        /// The interval at which keys that have lost their TTL get one again, and keys of policies that
+        /// are not configured are counted. No unit that counts is removed.
         sweep_every("sweep_interval"): Option<Duration> = Time(SECOND, DAY),
-            absent "they expire by themselves", example "6h";
+            absent "never", example "6h";
         /// Authorities as PEM. The certificate of a `rediss://` server must be from one of them.
         key tls_authority = Leaf(&PATH), absent "the authorities of the system",
             example "redis-ca.pem";

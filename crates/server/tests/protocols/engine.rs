@@ -416,7 +416,7 @@ async fn what_happens_when_memory_is_spent_follows_the_configuration() {
     assert_eq!(allowed(&engine, "one", "0", 3).await, 2, "keys in the table stay");
 }
 
-// A scheduled sweep deletes the keys on these servers that belong to no policy.
+// A sweep counts the keys on these servers that belong to no policy.
 #[tokio::test]
 async fn rejected_configuration_leaves_the_redis_servers_as_they_were() {
     let on = |prefix: &str, others: &[PolicySpec]| {

@@ -85,6 +85,7 @@ fn luacheck_finds_nothing() {
             .collect();
         assert!(shown.is_empty(), "{}", shown.join("\n"));
     }
+    assert_eq!(luacheck(crate::sweep::SCRIPT), "");
 }
 
 #[test]
