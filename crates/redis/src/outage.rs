@@ -10,7 +10,7 @@ use slidegate::DegradedReason;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::redis::Redis;
+use crate::redis::{Redis, RedisBuilder};
 use crate::servers::{BackgroundTask, Failure, FailureKind};
 
 /// The start or the end of a time in which failure modes decided because Redis did not: see
@@ -82,6 +82,46 @@ const QUIET_MAX: Duration = Duration::from_secs(600);
 
 /// The maximum time for which the first report waits for the result of connecting.
 const CAUSE_MAX: Duration = Duration::from_secs(1);
+
+impl RedisBuilder {
+    /// Calls `on_change` when failure modes start to decide because Redis does not, with the cause, and
+    /// when Redis decides again, with the number of checks that they decided. Without a callback, both
+    /// are logged as warnings of `tracing` (feature `tracing`, on by default).
+    ///
+    /// All limiters of a [`Redis`] share one state. A wrong password or address counts from the first
+    /// check. If that check came before the result of connecting, the call waits for the result, for
+    /// at most one second, because it is the better cause.
+    ///
+    /// The end is reported once there was a reply and, for five seconds, no degraded decision. That
+    /// time doubles, up to ten minutes, for each outage that starts less than ten minutes after the
+    /// last one. Servers that fail and return in turn therefore cause at most eight pairs of calls in
+    /// the first ten minutes, and one pair per ten minutes after that.
+    ///
+    /// The callback runs in the task of a check or in the background, and must not block.
+    ///
+    /// ```
+    /// use slidegate_redis::{Redis, StateChange};
+    ///
+    /// # fn build() -> Result<(), slidegate::Error> {
+    /// let redis = Redis::single("redis://127.0.0.1:6379")?
+    ///     .on_state_change(|change| match change {
+    ///         StateChange::Degraded { cause, .. } => eprintln!("Redis does not decide: {cause}"),
+    ///         StateChange::Recovered { degraded, .. } => eprintln!("{degraded} checks without Redis"),
+    ///         other => eprintln!("{other}"),
+    ///     })
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_state_change(
+        mut self,
+        on_change: impl Fn(&StateChange) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_state_change = Some(Box::new(on_change));
+        self
+    }
+}
 
 impl Redis {
     /// Records that a failure mode decides a check because of `failure`.
@@ -213,14 +253,13 @@ impl fmt::Display for StateChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Degraded { cause, .. } => {
-                write!(f, "degraded: failure modes decide, because Redis does not: {cause}")
+                write!(f, "degraded: checks are decided without Redis: {cause}")
             }
             Self::Recovered { degraded, duration } => {
                 let seconds = duration.as_secs_f64();
                 write!(
                     f,
-                    "no longer degraded: Redis decides again; failure modes decided {degraded} checks \
-                     in {seconds:.1} s"
+                    "no longer degraded: {degraded} checks were decided without Redis in {seconds:.1} s"
                 )
             }
         }

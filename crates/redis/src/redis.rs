@@ -17,7 +17,7 @@ use crate::batcher::Batcher;
 use crate::inspect::{StoreUsage, Warning};
 use crate::key::KeyNames;
 use crate::limiter::RedisLimiterBuilder;
-use crate::outage::{OnStateChange, Outage, StateChange};
+use crate::outage::{OnStateChange, Outage};
 use crate::sample::KeySample;
 use crate::servers::{
     BreakerSettings, Cluster, ConnectionPool, Failure, Greeting, Layout, MakeNode, Node, Sentinel,
@@ -84,7 +84,7 @@ pub struct RedisBuilder {
     timing: Timing,
     in_flight_max: usize,
     checks_per_call_max: usize,
-    on_state_change: Option<OnStateChange>,
+    pub(crate) on_state_change: Option<OnStateChange>,
     #[cfg(feature = "test-clock")]
     clock: Option<slidegate::ManualClock>,
 }
@@ -333,44 +333,6 @@ impl RedisBuilder {
     #[must_use]
     pub fn clock_step(mut self, step: Duration) -> Self {
         self.timing.step = step;
-        self
-    }
-
-    /// Calls `on_change` when failure modes start to decide because Redis does not, with the cause, and
-    /// when Redis decides again, with the number of checks that they decided. Without a callback, both
-    /// are logged as warnings of `tracing` (feature `tracing`, on by default).
-    ///
-    /// All limiters of a [`Redis`] share one state. A wrong password or address counts from the first
-    /// check. If that check came before the result of connecting, the call waits for the result, for
-    /// at most one second, because it is the better cause.
-    ///
-    /// The end is reported once there was a reply and, for five seconds, no degraded decision. That
-    /// time doubles, up to ten minutes, for each outage that starts less than ten minutes after the
-    /// last one. Servers that fail and return in turn therefore cause at most eight pairs of calls in
-    /// the first ten minutes, and one pair per ten minutes after that.
-    ///
-    /// The callback runs in the task of a check or in the background, and must not block.
-    ///
-    /// ```
-    /// use slidegate_redis::{Redis, StateChange};
-    ///
-    /// # fn build() -> Result<(), slidegate::Error> {
-    /// let redis = Redis::single("redis://127.0.0.1:6379")?
-    ///     .on_state_change(|change| match change {
-    ///         StateChange::Degraded { cause, .. } => eprintln!("Redis does not decide: {cause}"),
-    ///         StateChange::Recovered { degraded, .. } => eprintln!("{degraded} checks without Redis"),
-    ///         other => eprintln!("{other}"),
-    ///     })
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn on_state_change(
-        mut self,
-        on_change: impl Fn(&StateChange) + Send + Sync + 'static,
-    ) -> Self {
-        self.on_state_change = Some(Box::new(on_change));
         self
     }
 

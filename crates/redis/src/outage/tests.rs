@@ -1,3 +1,5 @@
+//! When the start and the end of an outage are reported.
+
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -77,7 +79,7 @@ async fn servers_that_fail_and_return_in_turn_do_not_flood_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outages_far_apart_are_reported_each() {
+async fn each_outage_after_a_long_quiet_time_is_reported() {
     let (outage, changes) = counted();
     for _ in 0..20 {
         degrade(&outage);

@@ -14,7 +14,7 @@ use super::ServerCounts;
 use super::breaker::{Breaker, BreakerSettings, BreakerState, CallPermit};
 use super::channel::{Channel, UserConnection};
 use super::clock_jump::{ClockJumpDetector, ClockReading, ClockStep};
-use super::events::Events;
+use super::events;
 use super::failure::{Failure, FailureKind};
 use super::link::{Greeting, Link, NodeEvent};
 use super::timeout::within;
@@ -30,7 +30,6 @@ pub(crate) struct Node {
     eval_refused: Mutex<Option<EvalRefusal>>,
     clock_jumps: ClockJumpDetector,
     counts: Arc<ServerCounts>,
-    events: Events,
     /// Whether the last attempt to connect failed.
     is_unreachable: AtomicBool,
     on_event: Option<OnEvent>,
@@ -112,7 +111,6 @@ impl Node {
             eval_refused: Mutex::default(),
             clock_jumps: ClockJumpDetector::new(timing.step),
             counts,
-            events: Events::default(),
             is_unreachable: AtomicBool::new(false),
             on_event: None,
         }
@@ -216,7 +214,7 @@ impl Node {
         let opened = permit.fail(Instant::now(), callers);
         if opened {
             self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
-            self.events.failed(&self.address, "circuit breaker opened", failure);
+            events::failed(&self.address, "circuit breaker opened", failure);
         }
         // Calls in flight on this connection may never get a reply, nor may later ones.
         if (opened || was_probe) && failure.is_unknown() {
@@ -298,7 +296,7 @@ impl Node {
                 self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
                 let why = format!("the clock of {} jumped", self.address);
                 let failure = Failure::refused(DegradedReason::Other, why);
-                self.events.failed(&self.address, "circuit breaker opened", &failure);
+                events::failed(&self.address, "circuit breaker opened", &failure);
                 *self.last_fault.lock() = Some(failure);
                 self.breaker.trip(Instant::now());
             }
@@ -341,7 +339,7 @@ impl Node {
     pub(super) fn note_connected(&self) {
         self.counts.connections.fetch_add(1, Ordering::Relaxed);
         self.is_unreachable.store(false, Ordering::Relaxed);
-        self.events.connected(&self.address);
+        events::connected(&self.address);
         // The settings of another user may apply to it.
         *self.eval_refused.lock() = None;
         self.breaker.allow_probe(Instant::now());
@@ -357,7 +355,7 @@ impl Node {
     pub(super) fn note_not_connected(&self, failure: &Failure) {
         self.counts.failed(failure.reason());
         self.is_unreachable.store(true, Ordering::Relaxed);
-        self.events.failed(&self.address, "not connected", failure);
+        events::failed(&self.address, "not connected", failure);
     }
 
     pub(super) fn emit(&self, event: NodeEvent) {

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::RefreshPace;
 use super::background::BackgroundTask;
-use super::events::Events;
+use super::events;
 use super::failure::Failure;
 use super::link::NodeEvent;
 use super::node::{Node, Request, Timing};
@@ -263,8 +263,9 @@ impl Sentinel {
             Ok(primary) => {
                 let primary = Arc::new(primary);
                 primary.connect_soon();
-                let old = state.primary.as_ref().map(|old| old.address());
-                Events::switched(&self.service, old, address);
+                if let Some(old) = &state.primary {
+                    events::switched(&self.service, old.address(), address);
+                }
                 state.primary = Some(primary);
             }
             Err(failure) => state.views[index] = SentinelReport::Failed(failure, Instant::now()),

@@ -220,7 +220,7 @@ impl Stores {
         if let Some(known) = known {
             return Ok((Arc::clone(&known.made_with), known.redis.clone()));
         }
-        let redis = connect(&wanted)?;
+        let redis = connect(name, &wanted)?;
         let made_with = Arc::new(wanted);
         let new = (Arc::clone(&made_with), redis.clone());
         servers.push(Servers { name: name.to_owned(), made_with, redis });
@@ -336,7 +336,7 @@ fn in_redis(wanted: &PolicySpec, redis: &Redis) -> Result<Arc<dyn Store>, Error>
     Ok(Arc::new(builder.build()?))
 }
 
-fn connect(spec: &RedisSpec) -> Result<Redis, Error> {
+fn connect(name: &str, spec: &RedisSpec) -> Result<Redis, Error> {
     let builder = match &spec.place {
         RedisPlace::Single(address) => Redis::single(address)?,
         RedisPlace::Sentinel { addresses, service } => Redis::sentinel(addresses, service)?,
@@ -348,6 +348,8 @@ fn connect(spec: &RedisSpec) -> Result<Redis, Error> {
         .connect_deadline(spec.connect_deadline)
         .in_flight_max(spec.in_flight_max)
         .checks_per_call_max(spec.checks_per_call_max);
+    let name = name.to_owned();
+    builder = builder.on_state_change(move |change| warn!("store {name}: {change}"));
     if let Some(username) = &spec.username {
         builder = builder.username(username);
     }

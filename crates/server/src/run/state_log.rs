@@ -1,18 +1,14 @@
-//! Logs changes of state while the daemon runs: stores that fail and return, decisions of the failure
-//! mode, memory that fills up, audit lines that are lost.
+//! Logs changes of state while the daemon runs: memory that fills up, audit lines that are lost.
 //!
-//! The state is examined once per second, so a flood of requests is not a flood of lines. Events of
-//! single connections to Redis are logged by `slidegate-redis`.
+//! The state is examined once per second, so a flood of requests is not a flood of lines. Stores that fail
+//! and return are reported by `slidegate-redis`.
 
-use core::fmt;
 use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use slidegate::Limiter;
-use slidegate_gate::Gate;
-use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use crate::admin::ResultCounts;
 use crate::engine::{Engine, Plan};
@@ -23,8 +19,6 @@ use crate::net::{LogInterval, Stop};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Memory is examined every fifth time, because that takes the lock of every shard.
 const MEMORY_EVERY: u32 = 5;
-/// Decisions of the failure mode have ended when there were none for this time.
-const QUIET: Duration = Duration::from_secs(5);
 /// The maximum number of lines about memory per examination.
 const LINES_MAX: usize = 10;
 
@@ -34,18 +28,7 @@ pub(super) struct StateLog {
     audit: Option<Arc<ResultCounts>>,
     audit_lost: u64,
     audit_interval: LogInterval,
-    /// Stores that do not reply, by name, since when.
-    failing: HashMap<String, Instant>,
-    degraded: Degraded,
     memory: MemoryLog,
-}
-
-/// Decisions of the failure mode.
-#[derive(Debug, Default)]
-struct Degraded {
-    total: u64,
-    /// When they began, the total then, and the last time there were any.
-    current: Option<(Instant, u64, Instant)>,
 }
 
 /// What was logged about the tables.
@@ -72,12 +55,10 @@ impl StateLog {
                 () = tokio::time::sleep(INTERVAL) => {}
                 () = stop.clone().wait() => {}
             }
-            let plan = arc_swap::Guard::into_inner(engine.plan());
-            self.look_at_stores(&plan);
-            self.look_at_decisions(plan.gates());
             self.look_at_audit();
             if looks.is_multiple_of(MEMORY_EVERY) {
                 let mut memory = core::mem::take(&mut self.memory);
+                let plan = arc_swap::Guard::into_inner(engine.plan());
                 // With thousands of policies this takes so long that requests would wait for it.
                 let looked = tokio::task::spawn_blocking(move || {
                     memory.look(&plan);
@@ -86,59 +67,6 @@ impl StateLog {
                 self.memory = looked.await.unwrap_or_default();
             }
             looks = looks.wrapping_add(1);
-        }
-    }
-
-    fn look_at_stores(&mut self, plan: &Plan) {
-        let now = Instant::now();
-        for (name, store) in plan.distinct_stores() {
-            let is_available = store.is_available();
-            match self.failing.get(name).copied() {
-                None if !is_available => {
-                    self.failing.insert(name.to_owned(), now);
-                    warn!("store {name}: unavailable, policies decide by their failure mode");
-                }
-                Some(since) if is_available => {
-                    self.failing.remove(name);
-                    let time = Seconds(now - since);
-                    info!("store {name}: available again after {time}");
-                }
-                _ => {}
-            }
-        }
-        self.failing.retain(|name, _| plan.distinct_stores().any(|(known, _)| known == name));
-    }
-
-    fn look_at_decisions(&mut self, gates: &[Arc<Gate>]) {
-        let of = |gate: &Gate| gate.counters().map_or(0, |counters| counters.degraded.get());
-        let total = gates.iter().map(|gate| of(gate)).sum::<u64>();
-        // Gates that a reload removed take their counts along.
-        let more = total.saturating_sub(self.degraded.total);
-        let before = core::mem::replace(&mut self.degraded.total, total);
-        let now = Instant::now();
-        match &mut self.degraded.current {
-            None if more > 0 => {
-                self.degraded.current = Some((now, before, now));
-                let names: Vec<&str> = gates
-                    .iter()
-                    .filter(|gate| of(gate) > 0 && !gate.store().is_available())
-                    .map(|gate| gate.name())
-                    .take(3)
-                    .collect();
-                let names = names.join(", ");
-                warn!(
-                    decisions = more,
-                    policies = names,
-                    "degraded: the failure mode decides, because a store did not reply in time"
-                );
-            }
-            Some((_, _, last)) if more > 0 => *last = now,
-            Some((since, at, last)) if now - *last >= QUIET => {
-                let (time, decisions) = (Seconds(*last - *since), total.saturating_sub(*at));
-                info!(decisions, "no longer degraded: the failure mode decided for {time}");
-                self.degraded.current = None;
-            }
-            _ => {}
         }
     }
 
@@ -195,15 +123,6 @@ impl MemoryNotes {
                  all): raise `memory.limit_mb`"
             )
         })
-    }
-}
-
-/// Whole seconds, for people.
-struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} s", self.0.as_secs())
     }
 }
 

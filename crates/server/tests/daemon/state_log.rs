@@ -26,24 +26,21 @@ fn a_redis_that_fails_and_returns_is_logged() {
     })
     .unwrap();
     redis.suspend().unwrap();
-    for words in ["unavailable, policies decide", "degraded: the failure mode decides"] {
+    let says = |words: &str| {
         poll(words, || {
             assert!(daemon.check("api", "k"));
             Ok(daemon.said().contains(words).then_some(()))
         })
         .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));
-    }
+    };
+    says("store shared: degraded: checks are decided without Redis: Redis: ");
     redis.resume().unwrap();
-    for words in ["available again", "no longer degraded"] {
-        poll(words, || {
-            assert!(daemon.check("api", "k"));
-            Ok(daemon.said().contains(words).then_some(()))
-        })
-        .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));
-    }
+    says("store shared: no longer degraded: ");
     let said = daemon.said();
-    let lines = said.lines().filter(|line| line.contains("WARN")).count();
-    assert!(lines < 100, "{lines} lines:\n{said}");
+    let lines: Vec<&str> =
+        said.lines().filter(|line| line.contains("WARN") && line.contains("egraded: ")).collect();
+    // The first checks, before the connection, may be an outage of their own.
+    assert!(lines.len() <= 4, "{said}");
 }
 
 #[test]
