@@ -253,13 +253,14 @@ impl fmt::Display for StateChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Degraded { cause, .. } => {
-                write!(f, "degraded: checks are decided without Redis: {cause}")
+                write!(f, "degraded: failure modes decide, because Redis does not: {cause}")
             }
             Self::Recovered { degraded, duration } => {
                 let seconds = duration.as_secs_f64();
                 write!(
                     f,
-                    "no longer degraded: {degraded} checks were decided without Redis in {seconds:.1} s"
+                    "no longer degraded: Redis decides again; failure modes decided {degraded} checks \
+                     in {seconds:.1} s"
                 )
             }
         }

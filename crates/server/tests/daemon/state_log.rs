@@ -33,9 +33,9 @@ fn a_redis_that_fails_and_returns_is_logged() {
         })
         .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));
     };
-    says("store shared: degraded: checks are decided without Redis: Redis: ");
+    says("store shared: degraded: failure modes decide, because Redis does not: Redis: ");
     redis.resume().unwrap();
-    says("store shared: no longer degraded: ");
+    says("store shared: no longer degraded: Redis decides again; failure modes decided ");
     let said = daemon.said();
     let lines: Vec<&str> =
         said.lines().filter(|line| line.contains("WARN") && line.contains("egraded: ")).collect();
