@@ -14,6 +14,7 @@ mod error;
 pub mod fast;
 pub mod gate;
 pub mod http;
+pub mod key_header;
 pub mod operations;
 pub mod several;
 pub mod store;

@@ -18,6 +18,9 @@ const INVALID = [
   [{ limiter, keys: 'ip' }, /no option `keys`: use limiter, key, /],
   [{ limiter, count: 'success' }, /`count` is 'success': use 'all', 'failed', 'successful' or a function/],
   [{ limiter, missingKey: 'reject' }, /`missingKey` is 'reject': use 'ip', 'skip' or 'deny'/],
+  [{ limiter, key: { header: 'x-api-key' }, duplicates: 'join' }, /`duplicates` is 'join': use 'deny', 'first' or 'last'/],
+  [{ limiter, duplicates: 'first' }, /`duplicates` has no effect without a `header` in `key`/],
+  [{ limiter, key: { header: 'x api key' } }, /"x api key" is no name of a header field/],
   [{ limiter, key: 'header:x-api-key' }, /`key` is 'header:x-api-key': use 'ip', { header: 'name' }/],
   [{ limiter, key: [] }, /`key` is \[\]: /],
   [{ limiter, key: ['ip', null] }, /`key` is \[ 'ip', null \]: /],
@@ -51,7 +54,7 @@ for (const [name, make] of Object.entries({ express, fastify: fastifyLimit, hono
 
   test(`${name}: every documented value is accepted`, () => {
     make({ limiter, key: undefined, count: undefined, limits: undefined })
-    make({ limiter, key: ['ip', { header: 'x-user' }, () => 'a'], missingKey: 'deny', cost: 2, tier: 'gold', count: 'failed' })
+    make({ limiter, key: ['ip', { header: 'x-user' }, () => 'a'], missingKey: 'deny', duplicates: 'last', cost: 2, tier: 'gold', count: 'failed' })
     make({ limits: [{ limiter: { quotas: '1/minute' }, cost: () => 1, tier: () => 'gold' }], skip: () => false, count: () => true })
     make({ limiter, onDenied: () => {}, onError: () => {}, http: { body: 'json' }, address: { ipv6Prefix: 48 } })
   })

@@ -1,6 +1,8 @@
 // Every framework, listening on a socket.
 
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { request } from 'node:http'
 import { test } from 'node:test'
 
 import { Limiter, ManualClock, metrics } from 'slidegate'
@@ -15,8 +17,15 @@ async function serving(start, options, route, use) {
     const response = await fetch(`http://127.0.0.1:${app.port}${path}`, { headers })
     return { status: response.status, headers: response.headers, body: await response.text() }
   }
+  // `fetch` joins the lines of a field.
+  const sendRaw = async (headers) => {
+    const sent = request({ host: '127.0.0.1', port: app.port, headers: ['host', 'localhost', ...headers] }).end()
+    const [response] = await once(sent, 'response')
+    response.resume()
+    return response.statusCode
+  }
   try {
-    await use(get)
+    await use(get, sendRaw)
   } finally {
     await app.close()
   }
@@ -76,8 +85,36 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       assert.equal(gold.headers.get('x-ratelimit-remaining'), '99')
       const missing = await get('/')
       assert.equal(missing.status, 403)
-      assert.equal(JSON.parse(missing.body).detail, 'the request has no key to be counted by')
+      assert.equal(JSON.parse(missing.body).detail, 'the request has no key to be counted by, or several')
       assert.equal(await status({ 'x-api-key': 'd', 'x-tier': 'none' }), 500, 'an unknown tier is an error')
+    })
+  })
+
+  test(`${name}: a header with several values is no new key`, async () => {
+    const key = { header: 'X-Api-Key' }
+    const junk = (count) => ['x-api-key', 'valid', 'x-api-key', `junk${count}`]
+    await serving(start, { limiter: limiterOf('2/minute'), key }, undefined, async (_, sendRaw) => {
+      for (let request = 0; request < 5; request += 1) assert.equal(await sendRaw(junk(request)), 403)
+      assert.equal(await sendRaw(['x-api-key', 'valid, junk']), 403, 'a proxy may join lines')
+      assert.equal(await sendRaw(['authorization', 'Bearer a']), 200)
+      assert.equal(await sendRaw(['x-api-key', 'valid']), 200)
+    })
+    for (const [duplicates, statuses] of [['first', [200, 200, 429]], ['last', [200, 200, 200]]]) {
+      const options = { limiter: limiterOf('2/minute'), key, duplicates }
+      await serving(start, options, undefined, async (_, sendRaw) => {
+        const sent = []
+        for (const request of [0, 1, 2]) sent.push(await sendRaw(junk(request)))
+        assert.deepEqual(sent, statuses, duplicates)
+      })
+    }
+    // Node drops all lines of this field but the first.
+    const options = { limiter: limiterOf('2/minute'), key: { header: 'authorization' } }
+    await serving(start, options, undefined, async (_, sendRaw) => {
+      assert.equal(await sendRaw(['authorization', 'Bearer a', 'authorization', 'Bearer b']), 403)
+      const schemes = ['Bearer a', 'bearer a', 'BEARER  a']
+      const sent = []
+      for (const scheme of schemes) sent.push(await sendRaw(['authorization', scheme]))
+      assert.deepEqual(sent, [200, 200, 429], 'the scheme has no case')
     })
   })
 

@@ -29,6 +29,7 @@ const VIEW: RequestView<ExpressRequest> = {
   address: (request) => request.ip ?? peerOf(request.socket),
   peer: (request) => peerOf(request.socket),
   headers: (request) => request.headers,
+  rawHeaders: (request) => request.rawHeaders,
 }
 
 /**

@@ -16,6 +16,7 @@ const VIEW: RequestView<FastifyRequest> = {
   address: (request) => (request.ip as string | undefined) ?? peerOf(request.socket),
   peer: (request) => peerOf(request.socket),
   headers: (request) => request.headers,
+  rawHeaders: (request) => request.raw.rawHeaders,
 }
 
 /** Returns an `onRequest` hook for a route or an app. Addresses respect Fastify's `trustProxy`. */

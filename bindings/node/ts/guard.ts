@@ -8,7 +8,7 @@ import { clientAddress, type AddressOptions, type ClientAddress } from './addres
 import type { Decision } from './decision.js'
 import { guarded, SlidegateError, translate } from './errors.js'
 import { decisions, Limiter, RedisLimiter, use, type AnyLimiter } from './limiter.js'
-import { native, type NativeAnswer, type NativeGate, type NativeTaken } from './native.js'
+import { native, type NativeAnswer, type NativeGate, type NativeKeyHeader, type NativeTaken } from './native.js'
 import { limitsOf } from './options.js'
 import type { MemoryLimiterOptions, RedisLimiterOptions } from './policy.js'
 
@@ -29,6 +29,11 @@ export interface Limit<Req> {
    * if the policy is enforced for all keys.
    */
   missingKey?: 'ip' | 'skip' | 'deny'
+  /**
+   * The treatment of a request in which a header field of the key has several values, also one line with a comma:
+   * `deny`, the default, rejects it with 403 like a missing key; `first` and `last` use that value.
+   */
+  duplicates?: 'deny' | 'first' | 'last'
   /** The number of units: 1 by default. */
   cost?: number | ((request: Req) => Maybe<number>)
   /** The tier of the key. */
@@ -90,11 +95,22 @@ export interface RequestView<Req> {
   /** The address of the connection. */
   peer(request: Req): string | undefined
   headers(request: Req): Record<string, string | string[] | undefined>
+  /** Names and values in turn, as the client sent them. */
+  rawHeaders(request: Req): string[]
 }
+
+/** A header field that is a part of a key. Its name is in lower case. */
+interface HeaderPart {
+  name: string
+  field: NativeKeyHeader
+}
+
+/** A part of a key. */
+type Part<Req> = Exclude<KeyPart<Req>, { header: string }> | HeaderPart
 
 interface Rule<Req> {
   limiter: AnyLimiter
-  parts: KeyPart<Req>[]
+  parts: Part<Req>[]
   missingKey: 'ip' | 'skip' | 'deny'
   cost: Limit<Req>['cost']
   tier: Limit<Req>['tier']
@@ -108,7 +124,7 @@ interface Resolved {
   costs: number[]
 }
 
-/** A request without a key that is denied. */
+/** A request without a key, or with several, that is denied. */
 const DENIED = Symbol('denied')
 /** A request to which a limit does not apply. */
 const SKIPPED = Symbol('skipped')
@@ -189,29 +205,43 @@ export class Guard<Req> {
   }
 
   private key(request: Req, rule: Rule<Req>): Maybe<string | symbol> {
-    const first = this.part(request, rule.parts[0] as KeyPart<Req>)
+    const first = this.part(request, rule.parts[0] as Part<Req>)
     if (rule.parts.length === 1) {
       if (first instanceof Promise) return first.then((key) => this.orMissing(request, rule, key))
       return this.orMissing(request, rule, first)
     }
     const rest = rule.parts.slice(1).map((part) => this.part(request, part))
-    const joined = (parts: (string | null | undefined)[]) =>
-      this.orMissing(request, rule, parts.every((part) => part) ? join(parts as string[]) : undefined)
+    const joined = (parts: Found[]) => {
+      if (parts.includes(DENIED)) return this.orMissing(request, rule, DENIED)
+      return this.orMissing(request, rule, parts.every((part) => part) ? join(parts as string[]) : undefined)
+    }
     const parts = [first, ...rest]
     if (parts.some((part) => part instanceof Promise)) return Promise.all(parts).then(joined)
-    return joined(parts as (string | null | undefined)[])
+    return joined(parts as Found[])
   }
 
-  private part(request: Req, part: KeyPart<Req>): Maybe<string | null | undefined> {
+  private part(request: Req, part: Part<Req>): Maybe<Found> {
     if (part === 'ip') return this.address(request)
     if (typeof part === 'function') return promised(part(request))
-    const value = this.view.headers(request)[part.header.toLowerCase()]
-    return Array.isArray(value) ? undefined : value
+    return part.field.value(this.lines(request, part.name)) ?? DENIED
   }
 
-  private orMissing(request: Req, rule: Rule<Req>, key: string | null | undefined): string | symbol {
-    if (key) return key
-    if (rule.missingKey === 'deny') return rule.limiter.gate.denyWithoutKey() ? DENIED : SKIPPED
+  /** Returns the lines of a header field. */
+  private lines(request: Req, name: string): string[] {
+    const value = this.view.headers(request)[name]
+    if (value === undefined) return []
+    // Node joins the lines of some fields, and drops all but the first line of others.
+    const raw = this.view.rawHeaders(request)
+    const lines = raw.filter((_, at) => at % 2 === 1 && raw[at - 1]?.toLowerCase() === name)
+    // The program may have set another value.
+    return lines.length > 1 ? lines : [value].flat()
+  }
+
+  private orMissing(request: Req, rule: Rule<Req>, key: Found): string | symbol {
+    if (key === DENIED || (!key && rule.missingKey === 'deny')) {
+      return rule.limiter.gate.denyWithoutKey() ? DENIED : SKIPPED
+    }
+    if (key) return key as string
     return rule.missingKey === 'skip' ? SKIPPED : FALLBACK + this.address(request)
   }
 
@@ -271,6 +301,9 @@ export class Guard<Req> {
   }
 }
 
+/** A part of a key, which may be missing or denied. */
+type Found = string | symbol | null | undefined
+
 /** Returns a promise also for other objects with `then`, such as the queries of many database libraries. */
 function promised<T>(value: Maybe<T>): Maybe<T> {
   const isThenable = typeof (value as PromiseLike<T> | null | undefined)?.then === 'function'
@@ -285,10 +318,15 @@ function uncount(made: Decision[], taken: NativeTaken): void {
 }
 
 function rules<Req>(options: GuardOptions<Req>): Rule<Req>[] {
-  return limitsOf(options).map(({ limiter: from, key = 'ip', missingKey = 'ip', cost, tier }) => {
+  return limitsOf(options).map(({ limiter: from, key = 'ip', missingKey = 'ip', duplicates = 'deny', cost, tier }) => {
     const limiter = toLimiter(from)
     if (typeof tier === 'string') limiter.tierNumber(tier)
-    return { limiter, parts: [key].flat() as KeyPart<Req>[], missingKey, cost, tier }
+    const parts = ([key].flat() as KeyPart<Req>[]).map((part): Part<Req> => {
+      if (typeof part !== 'object') return part
+      const field = guarded(() => new native.NativeKeyHeader(part.header, duplicates))
+      return { name: part.header.toLowerCase(), field }
+    })
+    return { limiter, parts, missingKey, cost, tier }
   })
 }
 
@@ -322,7 +360,7 @@ function traceId(traceparent: string | string[] | undefined): string | undefined
   return /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-/.exec(traceparent)?.[1]
 }
 
-const NO_KEY = 'the request has no key to be counted by'
+const NO_KEY = 'the request has no key to be counted by, or several'
 
 function withoutKey(form: HttpOptions['body']): Checked {
   const problem = { type: 'about:blank', title: 'Forbidden', status: 403, detail: NO_KEY }

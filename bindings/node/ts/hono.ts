@@ -14,16 +14,21 @@ export interface RateLimitOptions extends GuardOptions<Context> {
 }
 
 /** `@hono/node-server` passes the request of `node:http`. */
-function peer(context: Context): string | undefined {
+function incoming(context: Context): IncomingMessage | undefined {
   const bindings = context.env as { incoming?: IncomingMessage; server?: { incoming?: IncomingMessage } } | undefined
-  const incoming = (bindings?.server ?? bindings)?.incoming
-  return incoming && peerOf(incoming.socket)
+  return (bindings?.server ?? bindings)?.incoming
+}
+
+function peer(context: Context): string | undefined {
+  const request = incoming(context)
+  return request && peerOf(request.socket)
 }
 
 const VIEW: RequestView<Context> = {
   address: peer,
   peer,
   headers: (context) => context.req.header(),
+  rawHeaders: (context) => incoming(context)?.rawHeaders ?? [],
 }
 
 /** Limits the requests of an app or a route. */

@@ -18,6 +18,7 @@ const VIEW: RequestView<IncomingMessage> = {
   address: (request) => peerOf(request.socket),
   peer: (request) => peerOf(request.socket),
   headers: (request) => request.headers,
+  rawHeaders: (request) => request.rawHeaders,
 }
 
 /**

@@ -70,6 +70,11 @@ export interface NativeAddress {
   clientKey(peer: string, fields: string[]): string
 }
 
+export interface NativeKeyHeader {
+  /** Returns the value, which is empty if the field is missing, or `null` if the request has to be denied. */
+  value(lines: string[]): string | null
+}
+
 export interface NativeCancel {
   cancel(): void
 }
@@ -84,6 +89,7 @@ interface Native {
   NativeCancel: new () => NativeCancel
   NativeHttp: new (options: string, mayRefund: boolean) => NativeHttp
   NativeAddress: new (options: string) => NativeAddress
+  NativeKeyHeader: new (name: string, duplicates: string) => NativeKeyHeader
   NativeGate: {
     inMemory(policy: string, memory: string, clock?: NativeClock): NativeGate
     inRedis(policy: string, store: NativeStore): NativeGate

@@ -5,10 +5,11 @@ import { inspect } from 'node:util'
 import { SlidegateError } from './errors.js'
 import type { GuardOptions, Limit } from './guard.js'
 
-const LIMIT = ['limiter', 'key', 'missingKey', 'cost', 'tier']
+const LIMIT = ['limiter', 'key', 'missingKey', 'duplicates', 'cost', 'tier']
 const MIDDLEWARE = [...LIMIT, 'limits', 'skip', 'count', 'onDenied', 'onError', 'http', 'address']
 const ADDRESS = ['trustedProxies', 'header', 'ipv4Prefix', 'ipv6Prefix']
 const MISSING_KEY = ['ip', 'skip', 'deny']
+const DUPLICATES = ['deny', 'first', 'last']
 const COUNT = ['all', 'failed', 'successful']
 /** The maximum number of limits that are decided together, as in `slidegate_gate::ASKS_MAX`. */
 const LIMITS_MAX = 64
@@ -16,7 +17,7 @@ const LIMITS_MAX = 64
 /** Returns the limits of a middleware. Throws a `SlidegateError` if an option is unknown or invalid. */
 export function limitsOf<Req>(options: GuardOptions<Req>): Limit<Req>[] {
   checkNames(options, 'a middleware', MIDDLEWARE)
-  const { limiter, limits, key, missingKey, cost, tier, skip, count, onError } = options
+  const { limiter, limits, key, missingKey, duplicates, cost, tier, skip, count, onError } = options
   checkFunction('skip', skip)
   checkFunction('onError', onError)
   checkFunction('onDenied', (options as { onDenied?: unknown }).onDenied)
@@ -25,7 +26,7 @@ export function limitsOf<Req>(options: GuardOptions<Req>): Limit<Req>[] {
     return invalid('a middleware has one of `limiter` and `limits`')
   }
   if (limits === undefined) {
-    const limit = { limiter, key, missingKey, cost, tier } as Limit<Req>
+    const limit = { limiter, key, missingKey, duplicates, cost, tier } as Limit<Req>
     checkLimit(limit)
     return [limit]
   }
@@ -41,7 +42,7 @@ export function limitsOf<Req>(options: GuardOptions<Req>): Limit<Req>[] {
   return limits
 }
 
-function checkLimit<Req>({ limiter, key, missingKey, cost, tier }: Limit<Req>): void {
+function checkLimit<Req>({ limiter, key, missingKey, duplicates, cost, tier }: Limit<Req>): void {
   if (typeof limiter !== 'object' || limiter === null) {
     invalid(`\`limiter\` is ${show(limiter)}: use a Limiter, a RedisLimiter or the options of one`)
   }
@@ -50,6 +51,10 @@ function checkLimit<Req>({ limiter, key, missingKey, cost, tier }: Limit<Req>): 
     invalid(`\`key\` is ${show(key)}: use 'ip', { header: 'name' }, a function, or a list of these`)
   }
   checkWord('missingKey', missingKey, MISSING_KEY)
+  checkWord('duplicates', duplicates, DUPLICATES)
+  if (duplicates !== undefined && !parts.some((part) => typeof part === 'object')) {
+    invalid('`duplicates` has no effect without a `header` in `key`')
+  }
   const isCost = cost === undefined || typeof cost === 'function' || (Number.isSafeInteger(cost) && cost >= 1)
   if (!isCost) invalid(`\`cost\` is ${show(cost)}: use an integer of at least 1, or a function`)
   if (tier !== undefined && typeof tier !== 'function' && typeof tier !== 'string') {

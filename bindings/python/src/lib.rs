@@ -13,6 +13,7 @@ mod delivery;
 mod error;
 mod http_answer;
 mod key;
+mod key_header;
 mod limiter;
 mod operation;
 mod pacing;
@@ -36,6 +37,8 @@ mod _native {
     use super::decision::{Decision, Quota};
     #[pymodule_export]
     use super::http_answer::{HttpOptions, http_answer};
+    #[pymodule_export]
+    use super::key_header::KeyHeader;
     #[pymodule_export]
     use super::limiter::{Gate, Limiter, metrics};
     #[pymodule_export]

@@ -92,6 +92,32 @@ def test_a_missing_key_is_denied_only_if_the_policy_is_enforced(client, mode, st
         assert [client.get(url).status_code for _ in range(2)] == [status] * 2
 
 
+def several(value, *others):
+    return [("x-user", value), *(("x-user", other) for other in others)]
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "statuses"),
+    [("deny", [403] * 3), ("first", [200, 200, 429]), ("last", [200] * 3)],
+)
+def test_a_header_with_several_values_is_no_new_key(client, duplicates, statuses):
+    limiter = Limiter("2/hour")
+    app = starlette(RateLimit(limiter, key="header:x-user", duplicates=duplicates))
+    with asgi_server(app) as url:
+        junk = [several("valid", f"junk{turn}") for turn in range(3)]
+        assert [client.get(url, headers=fields).status_code for fields in junk] == statuses
+        # A proxy may join lines.
+        joined = client.get(url, headers=several("valid, other"))
+        assert joined.status_code == {"deny": 403, "first": 429, "last": 200}[duplicates]
+        assert duplicates == "first" or client.get(url, headers=several("valid")).status_code == 200
+
+
+def test_several_values_are_denied_only_if_the_policy_is_enforced(client):
+    rule = RateLimit(Limiter("1/hour", mode="shadow"), key="header:x-user")
+    with asgi_server(starlette(rule)) as url:
+        assert client.get(url, headers=several("valid", "junk")).status_code == 200
+
+
 def test_failures_count_and_successes_do_not(client):
     rule = RateLimit(Limiter("2/hour"), count="failed")
     with asgi_server(starlette(rule)) as url:
@@ -108,7 +134,16 @@ def test_failures_count_and_successes_do_not(client):
 
 
 @pytest.mark.parametrize(
-    "options", [{"key": "address"}, {"missing_key": "none"}, {"count": "some"}, {"ipv4_prefix": 33}]
+    "options",
+    [
+        {"key": "address"},
+        {"key": "header:not a name"},
+        {"missing_key": "none"},
+        {"duplicates": "first"},
+        {"key": "header:x-user", "duplicates": "join"},
+        {"count": "some"},
+        {"ipv4_prefix": 33},
+    ],
 )
 def test_invalid_options_of_rules_are_rejected(options):
     with pytest.raises(slidegate.SettingError, match="use|range|prefix"):

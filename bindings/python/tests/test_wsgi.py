@@ -74,6 +74,9 @@ def test_any_wsgi_application_is_limited(client):
         assert (first.status_code, first.headers["x-ratelimit-limit"]) == (204, "own")
         assert client.get(url, headers={"x-user": "a"}).status_code == 429
         assert client.get(url, headers={"x-user": "b"}).status_code == 204
+        # The server joins the lines of a field that is repeated.
+        several = [("x-user", "c"), ("x-user", "junk")]
+        assert client.get(url, headers=several).status_code == 403
         # Without the field, requests are counted by address.
         assert [client.get(url).status_code for _ in range(2)] == [204, 429]
 

@@ -13,6 +13,7 @@
 //! | header fields and the body of a denial | [`HttpOptions`], [`HttpAnswer`] |
 //! | wait on a manual clock or on real time | [`sleep`] |
 //! | the key of a client's address | [`address_key`], [`client_key`] |
+//! | the key in a header field | [`KeyHeader`] |
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod config;
 mod decision;
 mod error;
 mod http_answer;
+mod key_header;
 mod memory;
 mod now;
 mod policy;
@@ -33,6 +35,7 @@ pub use config::Config;
 pub use decision::{PlainDecision, PlainQuota, PlainReceipt};
 pub use error::{CODES, code};
 pub use http_answer::{HttpAnswer, HttpOptions, HttpPart};
+pub use key_header::KeyHeader;
 pub use memory::MemoryOptions;
 pub use now::run_now;
 pub use policy::{CandidateOptions, Place, PolicyOptions};

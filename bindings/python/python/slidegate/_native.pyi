@@ -19,6 +19,7 @@ __all__ = [
     "Decision",
     "Gate",
     "HttpOptions",
+    "KeyHeader",
     "Limiter",
     "ManualClock",
     "Pacing",
@@ -317,6 +318,16 @@ class Pending:
 class AddressRules:
     def __new__(cls, options: str) -> AddressRules: ...
     def key(self, peer: str, fields: Sequence[Tuple[str, bytes]] = ()) -> str: ...
+
+@final
+class KeyHeader:
+    """A header field by whose value requests are counted."""
+
+    def __new__(cls, name: str, duplicates: str) -> KeyHeader: ...
+    def value(self, lines: Sequence[str]) -> Optional[str]:
+        """Returns the value, which is empty if the field is missing, or ``None`` if the request has
+        to be denied.
+        """
 
 @final
 class HttpOptions:

@@ -47,6 +47,9 @@ class RateLimit:
     missing_key for a request without a key: ``"ip"`` counts it by    ``"ip"``
                 address, ``"skip"`` allows it, ``"deny"`` is 403
                 if the policy is enforced for all keys
+    duplicates  for a request with several values of the key's        ``"deny"``
+                header: ``"deny"`` is 403 like a missing key,
+                ``"first"`` and ``"last"`` use one of them
     cost        units, or a function of the request                   1
     tier        name of a tier, or a function of the request          none
     skip        function; requests for which it is true are allowed   none
@@ -66,6 +69,7 @@ class RateLimit:
         *,
         key: Union[str, Callable[[Any], Any]] = "ip",
         missing_key: str = "ip",
+        duplicates: str = "deny",
         cost: Union[int, Callable[[Any], Any]] = 1,
         tier: Union[str, Callable[[Any], Any], None] = None,
         skip: Optional[Callable[[Any], Any]] = None,
@@ -90,6 +94,12 @@ class RateLimit:
             message = f"unknown count {count!r}: use all, failed, successful or a function"
             raise SettingError(message)
         self._key = key
+        self._header: Optional[_native.KeyHeader] = None
+        if isinstance(key, str) and key.startswith("header:"):
+            self._header_name = key[len("header:") :]
+            self._header = _native.KeyHeader(self._header_name, duplicates)
+        elif duplicates != "deny":
+            raise SettingError('`duplicates` has no effect without a header: use key="header:NAME"')
         self._missing_key = missing_key
         self._cost = cost
         self._tier = tier
@@ -153,12 +163,14 @@ class RateLimit:
     def _check(self, view: View, key: Any, cost: int, tier: Optional[str]) -> Optional[Check]:
         if not callable(self._key):
             key = self._key_of(view)
+            if key is None:
+                self._deny()
+                return None
         if key is None or key in ("", b""):
             if self._missing_key == "skip":
                 return None
             if self._missing_key == "deny":
-                if self.limiter.deny_without_key():
-                    raise NoKey
+                self._deny()
                 return None
             # No header field contains a zero byte, so no client can choose this key.
             key = b"\0" + self.address(view).encode()
@@ -166,14 +178,16 @@ class RateLimit:
             key = str(key)
         return Check(self.limiter, key, cost, tier)
 
+    def _deny(self) -> None:
+        """Denies a request, unless the policy is not enforced for all keys."""
+        if self.limiter.deny_without_key():
+            raise NoKey
+
     def _key_of(self, view: View) -> Optional[Key]:
-        if self._key == "ip":
-            return self.address(view)
-        if self._key == "all":
-            return "all"
-        values = view.fields(str(self._key)[len("header:") :])
-        # A repeated field has no clear meaning.
-        return values[0] if len(values) == 1 else None
+        """Returns the key, which is empty if it is missing, or ``None`` if the request is denied."""
+        if self._header is not None:
+            return self._header.value(view.fields(self._header_name))
+        return "all" if self._key == "all" else self.address(view)
 
     def address(self, view: View) -> str:
         """Returns the key of the client's address."""
@@ -188,7 +202,7 @@ class RateLimit:
 
 
 class NoKey(Exception):
-    """A request has no key, and the rule denies such requests."""
+    """A request has no key, or several, and the rule denies such requests."""
 
 
 Rule = Union[RateLimit, Limiter, Policy]
@@ -327,7 +341,7 @@ def _without_key() -> RateLimited:
         "type": "about:blank",
         "title": "Forbidden",
         "status": 403,
-        "detail": "the request has no key that it can be counted by",
+        "detail": "the request has no key to be counted by, or several",
     }
     headers = [("cache-control", "no-store")]
     return RateLimited(403, headers, "application/problem+json", json.dumps(body), [])
