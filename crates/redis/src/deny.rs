@@ -73,11 +73,13 @@ pub(crate) enum CachedDenial {
     Blocked(Vec<QuotaDecision>),
 }
 
-/// When a call was sent and its reply received, on the local clock.
+/// When a call was sent and its reply received, on the local clock, and when it was executed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReplyTimes {
     pub(crate) sent: Instant,
     pub(crate) received: Instant,
+    /// On the server's clock.
+    pub(crate) server: Duration,
     /// The time since the start of the server's tick. Waits are measured from the start of the
     /// tick.
     pub(crate) into_tick: Duration,

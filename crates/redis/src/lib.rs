@@ -58,6 +58,7 @@ mod limiter;
 mod local;
 mod outage;
 mod redis;
+mod replies;
 mod report;
 mod sample;
 mod script;

@@ -4,22 +4,29 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use slidegate::{
-    Cost, Decision, Error, Limiter, Policy, Quota, QuotaDecision, Receipt, Tier, WithQuotas,
+    Algorithm, Cost, Decision, Error, Limiter, Outcome, Policy, Quota, QuotaDecision, Receipt,
+    RetryAfter, Tier, WithQuotas,
 };
 use tokio::time::Instant;
 
+use crate::deny::ReplyTimes;
+use crate::key::TieredKey;
+use crate::replies::{LastReply, Left, Replies};
 use crate::report::{Admission, PriorCall, Reports};
 use crate::script::ScriptLimits;
 
 /// Decides instead of Redis with this process's share of every limit.
 ///
-/// It also records units that Redis allows and usage that Redis reports, so that it does not start
-/// empty. Units that it admits are reported to Redis as soon as Redis is back. Until a key is
+/// It records the units that Redis allows this process, and what each reply of Redis leaves of a key's
+/// quotas, so that it does not start empty. `docs/explanation/failure-modes.md` derives how many units
+/// all processes together admit. The derivation needs an exact log here, whatever the algorithm of the
+/// policy is. Units that it admits are reported to Redis as soon as Redis is back. Until a key is
 /// reported, both decide it. All other keys are decided by Redis alone.
 #[derive(Debug)]
 pub(crate) struct LocalFallback {
     limiter: Limiter,
     nodes: u64,
+    replies: Replies,
     pub(crate) reports: Reports,
 }
 
@@ -27,7 +34,7 @@ pub(crate) struct LocalFallback {
 #[derive(Clone, Copy)]
 pub(crate) struct LocalKey<'a> {
     pub(crate) key: &'a [u8],
-    pub(crate) fingerprint: u64,
+    pub(crate) tiered_key: TieredKey,
     pub(crate) tier: Option<&'a Tier>,
     /// The limits with which Redis counts the key.
     pub(crate) limits: &'a Arc<ScriptLimits>,
@@ -36,7 +43,7 @@ pub(crate) struct LocalKey<'a> {
 impl LocalFallback {
     /// Creates a fallback for one of `nodes` processes, with its share of `quotas`, rounded down,
     /// but at least one unit. `quotas` are those of the policy within the guard band. Unreported
-    /// units may take half of the limiter's memory in addition.
+    /// units and the last replies may each take half of the limiter's memory in addition.
     pub(crate) fn new(
         policy: &Policy,
         quotas: &[Quota],
@@ -45,12 +52,14 @@ impl LocalFallback {
     ) -> Result<Self, Error> {
         let quotas = shares(quotas, nodes)?;
         let policy =
-            Policy::builder(policy.name()).quotas(quotas).algorithm(policy.algorithm()).build()?;
-        Ok(Self {
-            limiter: Limiter::builder(policy).memory_limit(memory_limit).build()?,
-            nodes,
-            reports: Reports::new(memory_limit / 2),
-        })
+            Policy::builder(policy.name()).quotas(quotas).algorithm(Algorithm::Log).build()?;
+        let limiter = Limiter::builder(policy).memory_limit(memory_limit).build()?;
+        Ok(Self::of(limiter, nodes, memory_limit / 2))
+    }
+
+    fn of(limiter: Limiter, nodes: u64, bytes_max: usize) -> Self {
+        let (replies, reports) = (Replies::new(bytes_max), Reports::new(bytes_max));
+        Self { limiter, nodes, replies, reports }
     }
 
     /// Creates a tier with this process's share of other quotas.
@@ -74,20 +83,24 @@ impl LocalFallback {
         self.limiter.unblock(key)
     }
 
-    /// Records what Redis reports as used by all processes: this process's share of what remains is
-    /// all that it may admit. The units are dated now, so the share may be too small for a window.
-    pub(crate) fn record_used(&self, key: &[u8], tier: Option<&Tier>, quotas: &[QuotaDecision]) {
-        let with = self.with(tier);
-        let shares = tier.map_or(self.limiter.policy().quotas(), Tier::quotas);
-        let used = with.usage(key);
-        let missing =
-            shares.iter().zip(quotas).zip(used.as_slice()).map(|((share, quota), used)| {
-                let left = share_of(quota.remaining(), self.nodes);
-                share.limit().saturating_sub(left).saturating_sub(*used)
-            });
-        let missing = missing.max().unwrap_or(0);
-        if missing > 0 {
-            with.charge(key, missing);
+    /// Records a reply of Redis: this process's share of what it leaves is all that the process may
+    /// admit until the reply is as old as the window, and whether the key is blocked.
+    pub(crate) fn note_reply(
+        &self,
+        key: &[u8],
+        tiered_key: TieredKey,
+        decision: &Decision,
+        times: ReplyTimes,
+    ) {
+        if decision.is_blocked() {
+            // Without memory for it, the key is not blocked while Redis is unavailable.
+            let _ = self.block(key, decision.retry_after().duration().unwrap_or_default());
+            return;
+        }
+        let left = decision.quotas().iter().map(|quota| share_of(quota.remaining(), self.nodes));
+        let keeps_admitted = || self.reports.is_unreported(tiered_key.key, times.received);
+        if self.replies.note(tiered_key, times, left, keeps_admitted) {
+            self.unblock(key);
         }
     }
 
@@ -101,10 +114,63 @@ impl LocalFallback {
         (sent, grace): (PriorCall, Duration),
         now: Instant,
     ) -> Decision {
-        let decision = self.with(key.tier).check_cost(key.key, cost);
+        // The reply stays locked until the units are in the table of reports, so that the next reply
+        // does not miss them.
+        self.replies.with(key.tiered_key, |reply| {
+            let decision = self.decide_after(reply, key, cost, now);
+            if decision.is_allowed() {
+                let admission = Admission { units: cost.get(), sent, grace };
+                self.reports.add(key.tiered_key.key, name, key.limits, admission, now);
+            }
+            decision
+        })
+    }
+
+    /// Decides with the own share of the limits, and with the share of what the last reply left.
+    fn decide_after(
+        &self,
+        reply: Option<&mut LastReply>,
+        key: LocalKey<'_>,
+        cost: Cost,
+        now: Instant,
+    ) -> Decision {
+        let with = self.with(key.tier);
+        let Some(reply) = reply else {
+            return with.check_cost(key.key, cost);
+        };
+        let quotas = key.tier.map_or(self.limiter.policy().quotas(), Tier::quotas);
+        let left = |(place, quota): (usize, &Quota)| reply.left(place, quota.window(), now);
+        let left: Vec<Option<Left>> = quotas.iter().enumerate().map(left).collect();
+        let is_over = |left: &Left| left.units < cost.get();
+        if left.iter().flatten().any(is_over) {
+            let decision = with.peek_cost(key.key, cost);
+            let limited = decision.quotas().iter().zip(&left).map(|(quota, left)| match left {
+                Some(left) if is_over(left) => QuotaDecision::new(
+                    quota.limit(),
+                    quota.remaining().min(left.units),
+                    quota.retry_after().max(left.lasts.into()),
+                    quota.reset_after().max(left.lasts),
+                ),
+                _ => *quota,
+            });
+            let denial = Decision::new(Outcome::Deny, &limited.collect::<Vec<_>>(), None);
+            // Its waits are those of the block already.
+            return if decision.is_blocked() {
+                denial.into_blocked(Duration::ZERO)
+            } else {
+                denial
+            };
+        }
+        let mut decision = with.check_cost(key.key, cost);
         if decision.is_allowed() {
-            let admission = Admission { units: cost.get(), sent, grace };
-            self.reports.add(key.fingerprint, name, key.limits, admission, now);
+            reply.admitted = reply.admitted.saturating_add(cost.get());
+            let limited = decision.quotas().iter().zip(&left).map(|(quota, left)| {
+                let left = left.map_or(u64::MAX, |left| left.units - cost.get());
+                let remaining = quota.remaining().min(left);
+                QuotaDecision::new(quota.limit(), remaining, RetryAfter::Now, quota.reset_after())
+            });
+            let limited: Vec<QuotaDecision> = limited.collect();
+            decision = Decision::new(Outcome::Allow, &limited, decision.take_receipt());
         }
         decision
     }
@@ -123,7 +189,8 @@ impl LocalFallback {
         now: Instant,
     ) -> (u64, u64) {
         let given = self.with(key.tier).refund(receipt);
-        (given, self.reports.take_back(key.fingerprint, given, now))
+        self.count_back(key.tiered_key, given);
+        (given, self.reports.take_back(key.tiered_key.key, given, now))
     }
 
     /// Corrects units of [`decide`](LocalFallback::decide) to the real cost. Returns the units
@@ -141,13 +208,30 @@ impl LocalFallback {
         if charged > units {
             let units = charged - units;
             let admission = Admission { units, sent: PriorCall::None, grace: Duration::ZERO };
-            self.reports.add(key.fingerprint, name, key.limits, admission, now);
+            self.replies.with(key.tiered_key, |reply| {
+                if let Some(reply) = reply {
+                    reply.admitted = reply.admitted.saturating_add(units);
+                }
+                self.reports.add(key.tiered_key.key, name, key.limits, admission, now);
+            });
         }
-        (charged, self.reports.take_back(key.fingerprint, units.saturating_sub(charged), now))
+        let given = units.saturating_sub(charged);
+        self.count_back(key.tiered_key, given);
+        (charged, self.reports.take_back(key.tiered_key.key, given, now))
+    }
+
+    /// Lets units that were returned be admitted again.
+    fn count_back(&self, key: TieredKey, units: u64) {
+        self.replies.with(key, |reply| {
+            if let Some(reply) = reply {
+                reply.admitted = reply.admitted.saturating_sub(units);
+            }
+        });
     }
 
     /// Removes a key. Returns `true` if it existed.
     pub(crate) fn reset(&self, key: &[u8], fingerprint: u64) -> bool {
+        self.replies.forget(fingerprint);
         self.reports.forget(fingerprint);
         self.limiter.reset(key)
     }

@@ -44,7 +44,12 @@ impl<C: Clock> Process<C> {
     }
 
     fn put_sent(&self, sent: Instant, key: TieredKey, cost: u64, retry_ms: u32) {
-        let times = ReplyTimes { sent, received: self.now(), into_tick: Duration::ZERO };
+        let times = ReplyTimes {
+            sent,
+            received: self.now(),
+            server: Duration::ZERO,
+            into_tick: Duration::ZERO,
+        };
         self.put_with_times(times, key, cost, retry_ms);
     }
 
@@ -86,7 +91,8 @@ fn expires_when_redis_would_allow_and_counts_the_wait_from_the_reply() {
     let process = Process::new(16, None);
     let sent = process.now();
     process.clock.advance(5 * MS);
-    let times = ReplyTimes { sent, received: process.now(), into_tick: MS / 4 };
+    let times =
+        ReplyTimes { sent, received: process.now(), server: Duration::ZERO, into_tick: MS / 4 };
     // Processing the reply may take a while.
     process.clock.advance(2 * MS);
     process.put_with_times(times, ALICE, 1, 100);

@@ -153,7 +153,7 @@ impl Redis {
         let one_slot = parts.windows(2).all(|pair| slots(&pair[0]) == slots(&pair[1]));
         if one_slot || !self.shared.servers.is_cluster() {
             let check = |part: &Part| asks[part.of].check(part.cost);
-            let decisions = self.call_parts(parts, check, until).await;
+            let decisions = self.call_parts(asks, parts, check, until).await;
             // While their slot is migrating, the keys may be on two nodes.
             if !decisions.as_ref().is_err_and(|failure| failure.kind == FailureKind::KeysSplit) {
                 // A policy in shadow mode takes its units independently of the others, and a late reply
@@ -172,6 +172,7 @@ impl Redis {
     /// Runs one operation per part in a single script call.
     async fn call_parts(
         &self,
+        asks: &[RedisAsk<'_>],
         parts: &[Part],
         op: impl Fn(&Part) -> Op<'static>,
         until: Instant,
@@ -179,19 +180,27 @@ impl Redis {
         let names: Vec<Vec<u8>> = parts.iter().map(|part| part.name.clone()).collect();
         let ops: Vec<KeyOp<'_>> =
             parts.iter().map(|part| KeyOp { limits: &part.limits, op: op(part) }).collect();
-        let replies = self.run_ops(&names, &ops, until).await?;
-        replies.iter().map(|reply| reply.decision(0)).collect()
+        let (replies, times) = self.run_ops(&names, &ops, until).await?;
+        let decisions: Vec<Decision> =
+            replies.iter().map(|reply| reply.decision(0)).collect::<Result<_, _>>()?;
+        for (part, decision) in parts.iter().zip(&decisions) {
+            let ask = &asks[part.of];
+            ask.limiter.inner.note_reply(ask.key, ask.tier(), decision, times);
+        }
+        Ok(decisions)
     }
 
     /// Runs one operation per part in separate calls, all at the same time.
     async fn call_each(
         &self,
+        asks: &[RedisAsk<'_>],
         parts: &[Part],
         op: impl Fn(&Part) -> Op<'static>,
         until: Instant,
     ) -> Vec<Result<Decision, Failure>> {
         let call = async |part: &Part| {
-            let mut decisions = self.call_parts(core::slice::from_ref(part), &op, until).await?;
+            let part = core::slice::from_ref(part);
+            let mut decisions = self.call_parts(asks, part, &op, until).await?;
             decisions.pop().ok_or_else(|| Failure::bad_reply("the script replied nothing"))
         };
         join_all(parts.iter().map(call)).await
@@ -206,12 +215,12 @@ impl Redis {
     ) -> Result<Vec<Decision>, Failure> {
         let denies =
             |part: &Part, decision: &Decision| !asks[part.of].is_shadow() && !decision.is_allowed();
-        let looks = self.call_each(parts, |part| Op::Peek { cost: part.cost }, until).await;
+        let looks = self.call_each(asks, parts, |part| Op::Peek { cost: part.cost }, until).await;
         let mut looks: Vec<Decision> = looks.into_iter().collect::<Result<_, _>>()?;
         if parts.iter().zip(&looks).any(|(part, look)| denies(part, look)) {
             return Ok(looks);
         }
-        let taken = self.call_each(parts, |part| asks[part.of].check(part.cost), until).await;
+        let taken = self.call_each(asks, parts, |part| asks[part.of].check(part.cost), until).await;
         let has_taken_all = parts
             .iter()
             .zip(&taken)
@@ -285,7 +294,6 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
             {
                 ask.limiter.inner.keep_warm(ask.key, ask.tier(), cost);
             }
-            ask.limiter.inner.note_used(ask.key, ask.tier(), &own);
             ask.settled(own, denied)
         })
         .collect()

@@ -128,8 +128,9 @@ impl RedisLimiterBuilder {
         self
     }
 
-    /// Sets the memory limit of the limiter for [`FailureMode::Local`], by default 32 MiB. Units
-    /// that it admitted and has to report to Redis may take half as much in addition.
+    /// Sets the memory limit of the limiter for [`FailureMode::Local`], by default 32 MiB. Units that
+    /// it admitted and has to report to Redis may take half as much in addition, and so may the last
+    /// replies.
     #[must_use]
     pub fn local_memory(mut self, bytes: usize) -> Self {
         self.local_memory = bytes;

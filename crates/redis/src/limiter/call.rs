@@ -112,10 +112,9 @@ impl Redis {
         names: &[Vec<u8>],
         ops: &[KeyOp<'_>],
         until: Instant,
-    ) -> Result<Vec<KeyReply>, Failure> {
+    ) -> Result<(Vec<KeyReply>, ReplyTimes), Failure> {
         let turn = self.shared.servers.enter(until).await?;
-        let (replies, _) = self.call_script(names, ops, turn.until).await?;
-        Ok(replies)
+        self.call_script(names, ops, turn.until).await
     }
 
     /// The deadline of a call that starts `now`.
@@ -164,7 +163,8 @@ impl Redis {
         }
         let into_tick =
             ops.first().map_or(Duration::ZERO, |op| op.limits.within_tick(reply.server_time));
-        Ok((reply.keys, ReplyTimes { sent: raw.sent, received, into_tick }))
+        let times = ReplyTimes { sent: raw.sent, received, server: reply.server_time, into_tick };
+        Ok((reply.keys, times))
     }
 
     #[cfg(feature = "test-clock")]

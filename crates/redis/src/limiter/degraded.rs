@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::Inner;
 use super::tier::RedisTier;
+use crate::deny::ReplyTimes;
 use crate::local::{LocalFallback, LocalKey};
 use crate::report::PriorCall;
 use crate::servers::{Failure, FailureKind};
@@ -94,7 +95,7 @@ impl Inner {
     ) -> LocalKey<'a> {
         LocalKey {
             key,
-            fingerprint: self.tiered_key(key, None).key,
+            tiered_key: self.tiered_key(key, tier),
             tier: tier.and_then(RedisTier::local),
             limits: tier.map_or(&self.limits, |tier| &tier.limits),
         }
@@ -126,16 +127,15 @@ impl Inner {
     }
 
     /// Records in the local fallback what a reply of Redis says about a key's use and its block.
-    pub(super) fn note_used(&self, key: &[u8], tier: Option<&RedisTier>, decision: &Decision) {
-        let Some(local) = &self.local else {
-            return;
-        };
-        if decision.is_blocked() {
-            // Without memory for it, the key is not blocked while Redis is unavailable.
-            let _ = local.block(key, decision.retry_after().duration().unwrap_or_default());
-        } else {
-            local.unblock(key);
-            local.record_used(key, tier.and_then(RedisTier::local), decision.quotas());
+    pub(super) fn note_reply(
+        &self,
+        key: &[u8],
+        tier: Option<&RedisTier>,
+        decision: &Decision,
+        times: ReplyTimes,
+    ) {
+        if let Some(local) = &self.local {
+            local.note_reply(key, self.tiered_key(key, tier), decision, times);
         }
     }
 }

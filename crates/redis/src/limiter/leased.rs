@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::tier::RedisTier;
 use super::{Check, Inner};
 use crate::deny::DeniedCheck;
 use crate::key::TieredKey;
@@ -24,6 +25,7 @@ struct LeaseFetch {
     guard: FetchGuard,
     key: Box<[u8]>,
     tiered_key: TieredKey,
+    tier: Option<RedisTier>,
     cost: Cost,
     /// Units to request.
     wanted: u64,
@@ -56,6 +58,7 @@ impl Inner {
                         guard,
                         key: check.key.into(),
                         tiered_key: check.tiered_key,
+                        tier: check.tier.cloned(),
                         cost: check.cost,
                         wanted,
                         limits,
@@ -111,7 +114,6 @@ impl Inner {
                 if decision.receipt().is_some() {
                     self.keep_warm(check.key, check.tier, check.cost);
                 }
-                self.note_used(check.key, check.tier, &decision);
                 decision
             }
             Err(failure) => self.degrade(check.key, check.tier, check.cost, &failure),
@@ -156,10 +158,12 @@ impl LeaseFetch {
         let called = called.inspect_err(|failure| self.fail(failure))?;
         let sent = called.times.sent;
         inner.notice_lost_key(self.tiered_key, &called.reply);
+        // Units of the lease count as used.
+        let decision = called.reply.decision(self.tiered_key.key)?;
+        inner.note_reply(&self.key, self.tier.as_ref(), &decision, called.times);
         let lease = Lease::granted(&called.reply, sent, &self.limits, self.length, cost);
         let Some(lease) = lease else {
             // Not even the cost fits.
-            let decision = called.reply.decision(self.tiered_key.key)?;
             let denied = DeniedCheck {
                 key: self.tiered_key,
                 cost,

@@ -494,7 +494,7 @@ impl Inner {
                     self.notice_lost_key(tiered_key, &called.reply);
                     self.keep_warm(key, tier, taken);
                 }
-                self.note_used(key, tier, &decision);
+                self.note_reply(key, tier, &decision, called.times);
                 let (cost, window) = (cost.get(), limits.window());
                 let denied = DeniedCheck { key: tiered_key, cost, window, decision: &decision };
                 self.remember_denial(denied, called.times);

@@ -2,11 +2,12 @@
 
 use core::time::Duration;
 
-use slidegate::RetryAfter;
-
 use super::*;
 
+mod outage;
+
 const KEY: &[u8] = b"k";
+const TIERED_KEY: TieredKey = TieredKey { key: 1, tier: 0 };
 
 fn local(limit: u32, nodes: u64) -> LocalFallback {
     let policy = Policy::new("api", Quota::per_minute(limit)).unwrap();
@@ -18,7 +19,7 @@ fn decide(local: &LocalFallback) -> Decision {
     let minute = Duration::from_secs(60);
     let tick = Duration::from_millis(1);
     let limits = ScriptLimits::new(policy.quotas(), policy.algorithm(), tick, minute).unwrap();
-    let key = LocalKey { key: KEY, fingerprint: 1, tier: None, limits: &Arc::new(limits) };
+    let key = LocalKey { key: KEY, tiered_key: TIERED_KEY, tier: None, limits: &Arc::new(limits) };
     local.decide(key, || KEY.to_vec(), Cost::ONE, (PriorCall::None, Duration::ZERO), Instant::now())
 }
 
@@ -31,9 +32,14 @@ fn exhaust(local: &LocalFallback) -> u64 {
     allowed
 }
 
-/// Returns the status of a quota with this many units left.
-fn quota(limit: u64, remaining: u64) -> [QuotaDecision; 1] {
-    [QuotaDecision::new(limit, remaining, RetryAfter::Now, Duration::ZERO)]
+/// Notes a reply with this many units left.
+fn reply(local: &LocalFallback, limit: u64, remaining: u64) {
+    let quota = QuotaDecision::new(limit, remaining, RetryAfter::Now, Duration::ZERO);
+    let now = Instant::now();
+    let times =
+        ReplyTimes { sent: now, received: now, server: Duration::ZERO, into_tick: Duration::ZERO };
+    let decision = Decision::new(Outcome::Deny, &[quota], None);
+    local.note_reply(KEY, TIERED_KEY, &decision, times);
 }
 
 #[test]
@@ -56,8 +62,8 @@ fn starts_with_units_that_redis_allowed() {
 fn starts_with_a_share_of_the_remaining_units() {
     for (remaining, share) in [(100, 25), (50, 12), (3, 1), (1, 1), (0, 0)] {
         let local = local(100, 4);
-        local.record_used(KEY, None, &quota(100, remaining));
-        local.record_used(KEY, None, &quota(100, remaining));
+        reply(&local, 100, remaining);
+        reply(&local, 100, remaining);
         assert_eq!(exhaust(&local), share, "{remaining} left");
     }
 }
@@ -67,7 +73,28 @@ fn usage_of_other_processes_does_not_count_own_units_twice() {
     let local = local(100, 4);
     for taken in 1..=10 {
         local.record_taken(KEY, None, Cost::ONE);
-        local.record_used(KEY, None, &quota(100, 100 - 4 * taken));
+        reply(&local, 100, 100 - 4 * taken);
     }
     assert_eq!(exhaust(&local), 15);
+}
+
+#[test]
+fn the_local_limiter_is_exact_whatever_the_policy_is() {
+    let policy = Policy::builder("api").quota(Quota::per_minute(8)).algorithm(Algorithm::Fixed);
+    let policy = policy.build().unwrap();
+    let local = LocalFallback::new(&policy, policy.quotas(), 2, 4 << 20).unwrap();
+    assert_eq!(local.limiter.policy().algorithm(), Algorithm::Log);
+}
+
+#[test]
+fn a_denial_says_when_the_reply_no_longer_counts() {
+    let local = local(100, 4);
+    reply(&local, 100, 0);
+    let decision = decide(&local);
+    assert_eq!((decision.remaining(), decision.is_allowed()), (0, false));
+    let wait = decision.retry_after().duration().unwrap();
+    assert!(wait > Duration::from_secs(50) && wait <= Duration::from_secs(60), "{wait:?}");
+    reply(&local, 100, 8);
+    let decision = decide(&local);
+    assert_eq!((decision.remaining(), decision.is_allowed()), (1, true));
 }
