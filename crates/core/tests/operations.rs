@@ -89,3 +89,52 @@ fn threads_share_the_rest_exactly() {
     });
     assert_eq!(taken, 1000);
 }
+
+// A single check subtracts the used units from the limit without saturating, and a batch saturated for
+// allowed checks too. Both rely on it that an allowed check never uses more than the limit: with debt,
+// other quotas, a new window, a clock that stands still or refunds, a batch must decide as single checks.
+#[test]
+fn batches_and_single_checks_agree_with_debt_and_other_quotas() {
+    for algorithm in ALGORITHMS {
+        let (single, clock) = limiter(algorithm);
+        let batched = builder(algorithm, &clock).build().unwrap();
+        let mut random = 0x2545_F491_4F6C_DD1D_u64;
+        let mut below = |bound: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % bound
+        };
+        let mut decisions = Vec::new();
+        for _ in 0..20_000 {
+            let (key, cost) = (below(3), Cost::new(1 + below(12)).unwrap());
+            let quota = Quota::new(below(30), Duration::from_millis(1 + below(90_000))).unwrap();
+            match below(8) {
+                0 => clock.advance(Duration::from_micros(below(20_000_000))),
+                1 => {
+                    let units = below(20);
+                    assert_eq!(single.charge(&key, units), batched.charge(&key, units));
+                }
+                2 => {
+                    let forgiven = below(20);
+                    assert_eq!(single.forgive(&key, forgiven), batched.forgive(&key, forgiven));
+                }
+                3 => {
+                    for limiter in [&single, &batched] {
+                        let decision = limiter.with_quotas(&[quota]).unwrap().check(&key);
+                        assert!(decision.remaining() <= quota.limit());
+                    }
+                }
+                _ => {
+                    batched.check_many(&[key], cost, &mut decisions);
+                    let [many] = &decisions[..] else { panic!("one decision per key") };
+                    let one = single.check_cost(&key, cost);
+                    assert_eq!(one.is_allowed(), many.is_allowed(), "{algorithm:?}");
+                    assert_eq!(one.remaining(), many.remaining(), "{algorithm:?}");
+                    assert_eq!(one.retry_after(), many.retry_after(), "{algorithm:?}");
+                    assert!(one.remaining() <= 10, "{algorithm:?}: {one:?}");
+                }
+            }
+        }
+    }
+}

@@ -37,13 +37,15 @@ impl CompactDecision {
         let QuotaStatus { used, retry, reset, tick } = self.status;
         let Request { fingerprint, limits, cost, .. } = *request;
         let limit = limits.quota(0).limit;
-        let remaining = limit.saturating_sub(used);
-        let (retry_nanos, reset) = (scale.nanos(retry), scale.nanos(reset));
-        let quota = QuotaDecision::from_nanos(limit, remaining, retry_nanos, reset);
+        let reset = scale.nanos(reset);
         if retry != 0 {
+            // A key with debt has used more than the limit.
+            let remaining = limit.saturating_sub(used);
+            let quota = QuotaDecision::from_nanos(limit, remaining, scale.nanos(retry), reset);
             decisions.push(Decision::one(Outcome::Deny, quota, None));
             return;
         }
+        let quota = QuotaDecision::from_nanos(limit, limit - used, 0, reset);
         let receipt = Receipt { fingerprint, tick, units: cost, epoch: self.epoch };
         decisions.push(Decision::one(Outcome::Allow, quota, Some(receipt)));
     }
@@ -57,6 +59,7 @@ impl CompactDecision {
         if retry != 0 {
             return deny(limit, used, scale.nanos(retry), scale.nanos(reset));
         }
+        // No algorithm allows a check after which more than the limit is used.
         let quota = QuotaDecision::from_nanos(limit, limit - used, 0, scale.nanos(reset));
         let receipt = Receipt { fingerprint, tick, units: cost, epoch: self.epoch };
         Decision::one(Outcome::Allow, quota, Some(receipt))
