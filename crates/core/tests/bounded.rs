@@ -87,7 +87,8 @@ fn an_evicted_key_over_its_limit_is_still_denied() {
                 clock.advance(Duration::from_millis(10));
             }
         }
-        assert!(limiter.stats().evictions > 50_000, "{algorithm:?} {:?}", limiter.stats());
+        // Many new keys share all counts with others, and are denied without a slot.
+        assert!(limiter.stats().evictions > 10_000, "{algorithm:?} {:?}", limiter.stats());
         // With aligned windows, all keys of a window are equally old, so the evicted key is random.
         let aligned = matches!(algorithm, Algorithm::Counter | Algorithm::Fixed);
         let evicted = limiter.usage("guilty").units(0) == 0;

@@ -244,7 +244,6 @@ impl Limiter {
             report.dropped += restored.dropped;
             frames += 1;
         }
-        self.store.place_rest();
         let end = read_frame(input)?;
         let mut end = end.as_slice();
         expect("number of frames", end.take_u64()?, frames)?;

@@ -3,6 +3,7 @@
 use super::shard::Shared;
 use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
+use crate::quota::Quota;
 use crate::receipt::Receipt;
 use crate::time::{Moment, TickScale};
 use crate::window::{DecodeContext, Limits, NEVER, QuotaStatus, Window};
@@ -112,13 +113,8 @@ pub(super) fn seed<W: Window>(
 ) {
     window.advance(request.limits, request.moment.now, &shared.account);
     if estimates.iter().any(|estimate| *estimate > 0) {
-        // An estimate counts two windows in full, and rises each time the key is evicted again. Without
-        // a bound, the key could be denied for many windows. The bound loses debt, and units of a tier
-        // with a higher limit.
-        let mut units = *estimates;
-        for (units, quota) in units.iter_mut().zip(request.limits.quotas()) {
-            *units = (*units).min(quota.limit);
-        }
+        // More only if the cost exceeds a limit: other keys stay in the sketches.
+        let units = estimates.map(|units| units.min(Quota::LIMIT_MAX));
         window.seed(request.limits, request.moment, &units, &shared.account);
     }
     window.advance(request.limits, request.moment.now, &shared.account);

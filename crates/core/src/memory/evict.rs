@@ -234,7 +234,11 @@ impl<W: Window> Shard<W> {
         };
         let nearest = self.slots.near(request.fingerprint).filter_map(idle_at);
         let (_, at) = nearest.take(EVICT_FROM).min()?;
-        self.remember(at, request, shared);
+        // Taken out while the sketches read it. The slot stays the evicted key's until it is replaced.
+        let stored = self.slots.get(at)?.0;
+        let window = core::mem::take(self.slots.window(at));
+        self.remember(self.cold.blocks.key_of(stored), &window, shared);
+        *self.slots.window(at) = window;
         self.counters.evictions += 1;
         shared.account.shrink(self.slots.window(at).heap_bytes());
         if shared.account.try_grow(bytes) {
@@ -245,22 +249,5 @@ impl<W: Window> Shard<W> {
             self.idle.keys_moved();
         }
         None
-    }
-
-    /// Copies the units of a key to the sketches.
-    pub(super) fn remember(&mut self, at: usize, request: &Request<'_>, shared: &Shared) {
-        self.open_sketches(shared);
-        let now = request.moment.now;
-        let Some((stored, _)) = self.slots.get(at) else {
-            return;
-        };
-        let fingerprint = self.cold.blocks.key_of(stored);
-        let window = self.slots.window(at);
-        for (index, sketch) in self.sketches.iter_mut().enumerate() {
-            // The key may have had other quotas than the new one, so all recorded units count, for
-            // as long as the longest window.
-            sketch.advance(shared.longest(), now);
-            sketch.raise(fingerprint, window.kept_units(request.limits, index, now));
-        }
     }
 }

@@ -12,6 +12,7 @@ use super::blocks::Blocks;
 use super::decide::{CompactDecision, Request, check_one_known, check_window, decide, look, seed};
 use super::evict::{IdleBound, SWEEP_FOR_NEW};
 use super::longest::Longest;
+use super::overflow::permits;
 use super::resets::{NoteBudget, Resets};
 use super::sketch::Sketch;
 use super::slots::Slots;
@@ -69,7 +70,7 @@ pub(super) struct Shared {
     pub(super) account: Account,
     pub(super) on_full: AtomicOnFull,
     pub(super) scale: TickScale,
-    /// Bytes of one shard's sketch of one quota.
+    /// Bytes of one shard's sketches.
     pub(super) sketch_bytes: AtomicUsize,
     /// The policy's limits. They determine the resolution of the sketches.
     pub(super) limits: Limits,
@@ -86,8 +87,8 @@ impl Shared {
     /// Returns the memory budget of one shard for records of resets. Records of blocks have a separate
     /// budget of the same size.
     ///
-    /// It is a quarter of the bytes of one sketch. With one quota, the budgets of all shards add up to a
-    /// sixteenth of the memory limit. With several quotas, they are smaller.
+    /// It is a quarter of the bytes of its sketches, so the budgets of all shards add up to a sixteenth of
+    /// the memory limit.
     pub(super) fn note_budget(&self) -> NoteBudget<'_> {
         let bytes_max = self.sketch_bytes.load(Ordering::Relaxed) / 4;
         NoteBudget { bytes_max, account: &self.account }
@@ -153,7 +154,8 @@ pub(super) struct Shard<W> {
     /// The last epoch given to a new key without a recorded reset. A receipt carries the epoch of its
     /// key, and is void once the key has another one.
     pub(super) last_epoch: u16,
-    /// One sketch per quota. There are none until a key does not fit.
+    /// Sketches of different windows, each with the units of all keys. There are none until a key does
+    /// not fit.
     pub(super) sketches: Vec<Sketch>,
     pub(super) counters: Counters,
     pub(super) cold: Box<ColdState>,
@@ -162,8 +164,6 @@ pub(super) struct Shard<W> {
 /// The state that a check does not need, in its own allocation, so that a shard takes 256 bytes.
 #[derive(Debug, Default)]
 pub(super) struct ColdState {
-    /// Keys of a snapshot that did not fit, and their units per quota. Empty except during a restore.
-    pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
     pub(super) resets: Resets,
     pub(super) blocks: Blocks,
     pub(super) queues: WaitQueues,
@@ -303,18 +303,22 @@ impl<W: Window> Shard<W> {
         shared: &Shared,
     ) -> Decision {
         let request = self.with_clamped_time(request);
+        let is_possible = request.limits.quotas().iter().all(|quota| request.cost <= quota.limit);
         match self.slots.find(request.fingerprint) {
             Some(at) => look(self.slots.window(at), &request, shared, |window| {
                 decide(window, &request, shared, false)
             }),
             None if shared.on_full.get() != OnFull::Lru
-                && request.limits.quotas().iter().all(|quota| request.cost <= quota.limit)
+                && is_possible
                 && !self.has_room_now(shared) =>
             {
                 self.decide_without_slot(&request, shared, false)
             }
             None => {
-                let estimates = self.estimates(&request);
+                let estimates = self.estimates(&request, shared);
+                if is_possible && !permits(&request, &estimates) {
+                    return self.decide_by_sketches(&request, shared, false);
+                }
                 let mut window = W::new(request.limits, 0);
                 shared.account.grow(window.heap_bytes());
                 seed(&mut window, &request, &estimates, shared);
@@ -335,10 +339,8 @@ impl<W: Window> Shard<W> {
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
             self.open_sketches(shared);
             // Called only because it advances the sketches to now.
-            let _ = self.estimates(&request);
-            for sketch in &mut self.sketches {
-                sketch.add(request.fingerprint, request.cost);
-            }
+            let _ = self.estimates(&request, shared);
+            self.add_to_sketches(fingerprint, request.cost);
             return;
         };
         let window = self.slots.window(at);
@@ -452,17 +454,12 @@ impl<W: Window> Shard<W> {
         })
     }
 
-    /// Shrinks the sketches to the current memory limit. Estimates can only rise: where two counts are
-    /// merged, the higher one is kept.
+    /// Shrinks the sketches to the current memory limit.
     pub(super) fn shrink_sketches(&mut self, shared: &Shared) {
         let timer = LockTimer::start();
-        let bytes = shared.sketch_bytes.load(Ordering::Relaxed);
-        for (sketch, quota) in self.sketches.iter_mut().zip(shared.limits.quotas()) {
-            if sketch.exceeds(bytes) {
-                let mut smaller = Sketch::new(bytes, quota.limit);
-                smaller.absorb(sketch);
-                *sketch = smaller;
-            }
+        let bytes = shared.sketch_bytes.load(Ordering::Relaxed) / self.sketches.len().max(1);
+        for sketch in &mut self.sketches {
+            sketch.shrink(bytes);
         }
         self.record_lock_time(timer);
     }
@@ -505,24 +502,36 @@ impl<W: Window> Shard<W> {
             // The cost exceeds a limit, so no wait helps, and the key needs no slot.
             return self.peek_ignoring_blocks(request, shared);
         }
-        let Some(at) = self.place_key(request, shared) else {
+        let estimates = self.estimates(request, shared);
+        if !permits(request, &estimates) {
+            // A slot would date the units at now, so that each denied request extended the denial.
+            return self.decide_by_sketches(request, shared, false);
+        }
+        let Some(at) = self.place_key(request, &estimates, shared) else {
             return self.decide_without_slot(request, shared, true);
         };
         let window = self.slots.window(at);
         let decision = decide(window, request, shared, true);
-        let idle_at = window.idle_at(shared.longest());
-        if idle_at <= request.moment.now {
-            // The request was denied and no units are recorded, so the key must not take memory.
-            self.drop_slot(at, shared);
-        } else {
+        if decision.is_allowed() {
+            let idle_at = window.idle_at(shared.longest());
             self.idle.include(idle_at);
+        } else {
+            // Nothing was taken, so the key must not take memory.
+            self.drop_slot(at, shared);
         }
         decision
     }
 
-    /// Adds a key whose units the caller records next. Returns `None` if it does not fit.
+    /// Adds a key whose units the caller records next. Returns `None` if it does not fit, or if the
+    /// sketches know units of it that a slot would lose or date at now.
     pub(super) fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
-        let at = self.place_key(request, shared);
+        let estimates = self.estimates(request, shared);
+        if self.knows_more(request.fingerprint, &estimates)
+            || (!permits(request, &estimates) && estimates.iter().any(|units| *units > 0))
+        {
+            return None;
+        }
+        let at = self.place_key(request, &estimates, shared);
         // When the key expires depends on the units that the caller records. Until they are known, zero
         // is the only safe lower bound.
         self.idle.include(0);
@@ -531,14 +540,24 @@ impl<W: Window> Shard<W> {
 
     /// Adds a key with the units that the sketches estimate for it. Returns `None`, and counts an
     /// overflow, if it does not fit.
-    fn place_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
+    fn place_key(
+        &mut self,
+        request: &Request<'_>,
+        estimates: &[u64; QUOTAS_MAX],
+        shared: &Shared,
+    ) -> Option<usize> {
         self.sweep_for_new(SWEEP_FOR_NEW, shared);
-        let placed = self.try_place_key(request, shared);
+        let placed = self.try_place_key(request, estimates, shared);
         self.counters.overflowed += u64::from(placed.is_none());
         placed
     }
 
-    fn try_place_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
+    fn try_place_key(
+        &mut self,
+        request: &Request<'_>,
+        estimates: &[u64; QUOTAS_MAX],
+        shared: &Shared,
+    ) -> Option<usize> {
         let may_evict = shared.on_full.get() == OnFull::Lru;
         // In a flood of new keys, most do not fit. So this is checked before a window is created, which
         // may allocate.
@@ -555,8 +574,7 @@ impl<W: Window> Shard<W> {
         } else {
             return None;
         };
-        let estimates = self.estimates(request);
-        seed(&mut window, request, &estimates, shared);
+        seed(&mut window, request, estimates, shared);
         let Some(at) = replaced else {
             return Some(self.slots.insert(request.fingerprint, window));
         };

@@ -7,7 +7,8 @@ use crate::error::Error;
 ///
 /// A count-min sketch with conservative update: a key has a count in each of four rows, and its
 /// estimate is the least of them. Both windows count fully and nothing is refunded, so an estimate is
-/// never below the units that the key has taken.
+/// never below the units that the key has taken within the sketch's window, nor above those of two
+/// windows if no other key shares all four counts.
 ///
 /// All counts of a key are in one [`Block`], for both windows: an estimate takes one cache miss instead
 /// of eight. Keys spread over blocks less evenly than over single counts, so estimates are slightly
@@ -17,12 +18,10 @@ pub(super) struct Sketch {
     blocks: Box<[Block]>,
     /// Which half of a block is the current window.
     current: usize,
-    /// The longest window of any request.
     window: u64,
     /// The start of the current window.
     start: u64,
-    /// Units per count, so that a policy's limit fits in sixteen bits. It never decreases, because old
-    /// counts would then be read as too few units.
+    /// Units per count, so that a policy's limit fits in sixteen bits.
     quantum: u64,
 }
 
@@ -45,31 +44,55 @@ const BLOCKS: u64 = 4;
 /// The most counts that a policy's limit takes.
 const QUANTA: u64 = 50_000;
 
+/// Returns the units per count of a sketch for a policy's `limit`.
+pub(super) fn quantum_for(limit: u64) -> u64 {
+    limit.div_ceil(QUANTA).max(1)
+}
+
 /// Returns the number of blocks of a sketch of about `bytes`.
 fn blocks_of(bytes: usize) -> usize {
     (bytes.saturating_sub(16) / size_of::<Block>()).max(2)
 }
 
 impl Sketch {
-    /// Creates a sketch of about `bytes`, for a policy's `limit`.
-    pub(super) fn new(bytes: usize, limit: u64) -> Self {
+    /// The least bytes of a sketch.
+    pub(super) const BYTES_MIN: usize = 2 * size_of::<Block>() + 16;
+
+    /// Creates a sketch of about `bytes`.
+    pub(super) fn new(bytes: usize, window: u64, quantum: u64, now: u64) -> Self {
         let blocks = vec![Block::EMPTY; blocks_of(bytes)].into_boxed_slice();
-        let quantum = limit.div_ceil(QUANTA).max(1);
-        Self { blocks, current: 0, window: 1, start: 0, quantum }
+        Self { blocks, current: 0, window, start: now, quantum }
+    }
+
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
+    pub(super) fn quantum(&self) -> u64 {
+        self.quantum
+    }
+
+    /// Makes the window longer. Counts that were dropped already are not restored.
+    pub(super) fn stretch(&mut self, window: u64) {
+        self.window = self.window.max(window);
     }
 
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.blocks) + 16
     }
 
-    /// Returns `true` if a new sketch of about `bytes` would be smaller.
-    pub(super) fn exceeds(&self, bytes: usize) -> bool {
-        self.blocks.len() > blocks_of(bytes)
+    /// Shrinks the sketch to about `bytes`. Estimates can only rise: where two counts are merged, the
+    /// higher one is kept.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        if self.blocks.len() > blocks_of(bytes) {
+            let mut smaller = Self::new(bytes, self.window, self.quantum, self.start);
+            smaller.absorb(self);
+            *self = smaller;
+        }
     }
 
     /// Drops the window before the previous one.
-    pub(super) fn advance(&mut self, window: u64, now: u64) {
-        self.window = self.window.max(window);
+    pub(super) fn advance(&mut self, now: u64) {
         let passed = now.saturating_sub(self.start);
         if passed < self.window {
             return;
@@ -104,8 +127,12 @@ impl Sketch {
         (u64::from(current) + u64::from(previous)).saturating_mul(self.quantum)
     }
 
-    /// Returns the ticks until an estimate permits `cost`, if no units are added to it.
+    /// Returns the ticks until an estimate permits `cost`, if no units are added to it: zero if it
+    /// does now.
     pub(super) fn retry(&self, fingerprint: u64, limit: u64, cost: u64, now: u64) -> u64 {
+        if self.estimate(fingerprint).saturating_add(cost) <= limit {
+            return 0;
+        }
         let next = (self.start + self.window).saturating_sub(now);
         let current = self.block(fingerprint).least(fingerprint, self.current);
         let current = u64::from(current).saturating_mul(self.quantum);
@@ -159,13 +186,19 @@ impl Sketch {
         Ok(Self { blocks, current, window, start, quantum })
     }
 
-    /// Adds the counts of another sketch of any size. The counts of a block go to every block that shares
-    /// keys with it, so no estimate decreases.
+    /// Adds the counts of another sketch of any size and window. They count for at least one window of
+    /// this sketch from now on, if both sketches were advanced to now. The counts of a block go to every
+    /// block that shares keys with it, so no estimate decreases.
     pub(super) fn absorb(&mut self, other: &Self) {
-        self.window = self.window.max(other.window);
         self.start = self.start.max(other.start);
-        // Counts of a smaller quantum are read as more than they are.
-        self.quantum = self.quantum.max(other.quantum);
+        let quanta = |count: u16| match count {
+            // Saturated, so the true value may be anything.
+            u16::MAX => u16::MAX,
+            _ => {
+                let units = u64::from(count).saturating_mul(other.quantum);
+                u16::try_from(units.div_ceil(self.quantum)).unwrap_or(u16::MAX)
+            }
+        };
         let halves = [(self.current, other.current), (1 - self.current, 1 - other.current)];
         let (from, to) = (other.blocks.len(), self.blocks.len());
         for (number, block) in other.blocks.iter().enumerate() {
@@ -173,7 +206,7 @@ impl Sketch {
                 for (own, theirs) in halves {
                     let own = self.blocks[target].0[own].as_flattened_mut();
                     for (own, count) in own.iter_mut().zip(block.0[theirs].as_flattened()) {
-                        *own = (*own).max(*count);
+                        *own = (*own).max(quanta(*count));
                     }
                 }
             }

@@ -184,13 +184,13 @@ pub(super) fn restore<'a, W: Window + 'a>(
             let (index, of) = (frame.take_u64()?, frame.take_u64()?);
             let count = frame.take_u64()?;
             let mut sketches = Vec::new();
-            for _ in 0..count.min(limits.quotas().len() as u64) {
+            for _ in 0..count {
                 sketches.push(Sketch::decode(&mut frame)?);
             }
             for mut shard in lock_sharing(index, of) {
-                shard.open_sketches(shared);
-                for (own, sketch) in shard.sketches.iter_mut().zip(&sketches) {
-                    own.absorb(sketch);
+                shard.clamp_time(request.moment);
+                for sketch in &mut sketches {
+                    shard.restore_sketch(sketch, shared);
                 }
             }
         }

@@ -78,8 +78,6 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
         request: &Request<'_>,
         has_epochs: bool,
     ) -> Result<Restored, Error>;
-    /// Ends a restore: keys that did not fit go to the sketches.
-    fn place_rest(&self);
 }
 
 /// A shard that stays locked while several keys are decided together.
@@ -145,15 +143,15 @@ const _: () = assert!(size_of::<Shard<Log>>() <= 240, "a shard and its lock take
 struct Split {
     /// Bytes of the table and the logs.
     table: usize,
-    /// Bytes of one shard's sketch of one quota.
+    /// Bytes of one shard's sketches.
     sketch: usize,
 }
 
 impl Split {
     /// Reserves a quarter of the budget for the sketches, so that they always fit.
-    fn new(bytes: usize, shards: usize, limits: &Limits) -> Self {
+    fn new(bytes: usize, shards: usize) -> Self {
         let sketches = bytes / 4;
-        Self { table: bytes - sketches, sketch: sketches / shards / limits.quotas().len() }
+        Self { table: bytes - sketches, sketch: sketches / shards }
     }
 }
 
@@ -166,8 +164,7 @@ const BATCH_FROM: usize = if cfg!(any(test, shuttle)) { 1 } else { 2 << 20 };
 
 impl<W: Window + Debug> MemoryStore<W> {
     pub(crate) fn new(settings: &StoreSettings) -> Self {
-        let Split { table, sketch } =
-            Split::new(settings.memory_limit, settings.shards, &settings.limits);
+        let Split { table, sketch } = Split::new(settings.memory_limit, settings.shards);
         let account = Account::new(table);
         account.grow(settings.shards * (size_of::<Padded<Mutex<Shard<W>>>>() + ColdState::BYTES));
         let shards = (0..settings.shards)
@@ -497,7 +494,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 
     fn set_memory_limit(&self, bytes: usize) {
-        let Split { table, sketch } = Split::new(bytes, self.shards.len(), &self.shared.limits);
+        let Split { table, sketch } = Split::new(bytes, self.shards.len());
         self.shared.account.set_limit(table);
         self.shared.sketch_bytes.store(sketch, Ordering::Relaxed);
         for shard in &self.shards {
@@ -547,12 +544,6 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<u64, Error> {
         snapshot::save(&self.shards[shard].0, (shard, self.shards.len()), &self.shared, each)
-    }
-
-    fn place_rest(&self) {
-        for shard in &self.shards {
-            shard.0.lock().place_rest(&self.shared);
-        }
     }
 
     fn restore(

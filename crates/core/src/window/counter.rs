@@ -6,7 +6,7 @@
 //! window too long. A key takes a slot of 32 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{DecodeContext, Limits, NEVER, QuotaStatus, TickQuota, Window};
+use super::{DecodeContext, KeptSince, Limits, NEVER, QuotaStatus, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -52,8 +52,13 @@ impl Window for Counter {
         self.current.get() + carried(self.previous.get(), self.left(now, window), window)
     }
 
-    fn kept_units(&self, _: &Limits, _: usize, _: u64) -> u64 {
-        self.previous.get() + self.current.get()
+    fn kept_units(&self, limits: &Limits, since: KeptSince) -> u64 {
+        let window = limits.quota(0).window;
+        let is_known = self.start.rest() == window_tag(window);
+        let start = self.start.tick();
+        let end = start + if is_known { window } else { since.longest };
+        let of = |count: &Count, end: u64| if end > since.oldest { count.get() } else { 0 };
+        of(&self.current, end) + of(&self.previous, start)
     }
 
     fn retry(&self, limits: &Limits, _: usize, now: u64, cost: u64) -> u64 {

@@ -4,7 +4,7 @@
 //! boundary. A key takes a slot of 24 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, KeptSince, Limits, NEVER, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -42,6 +42,13 @@ impl Window for Fixed {
     #[inline]
     fn used(&self, _: &Limits, _: usize, _: u64) -> u64 {
         self.count.get()
+    }
+
+    fn kept_units(&self, limits: &Limits, since: KeptSince) -> u64 {
+        let window = limits.quota(0).window;
+        let is_known = self.count.rest() == tag(window);
+        let end = self.start.tick() + if is_known { window } else { since.longest };
+        if end > since.oldest { self.count.get() } else { 0 }
     }
 
     #[inline]

@@ -9,7 +9,7 @@
 //! request of a burst would cost a tick more than its units, and the last one of the limit be denied.
 
 use super::stamp::Stamp;
-use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, KeptSince, Limits, NEVER, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -53,6 +53,11 @@ impl Window for Gcra {
         let TickQuota { window, .. } = limits.quota(0);
         let ahead = self.ahead(limits, now);
         u64::try_from(ahead.div_ceil(u128::from(window))).unwrap_or(u64::MAX)
+    }
+
+    /// Those that are not refilled yet, as a share of the policy's limit.
+    fn kept_units(&self, limits: &Limits, since: KeptSince) -> u64 {
+        self.used(limits, 0, since.now)
     }
 
     #[inline]

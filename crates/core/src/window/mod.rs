@@ -40,6 +40,16 @@ pub(crate) struct QuotaStatus {
     pub(crate) tick: u64,
 }
 
+/// The units that [`Window::kept_units`] returns, in ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeptSince {
+    /// The earliest date of a unit.
+    pub(crate) oldest: u64,
+    pub(crate) now: u64,
+    /// The longest window that any key may be counted with.
+    pub(crate) longest: u64,
+}
+
 /// The context for decoding a window from a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DecodeContext<'a> {
@@ -68,13 +78,9 @@ pub(crate) trait Window: Default + Send {
     /// Returns the units that count against quota `index`.
     fn used(&self, limits: &Limits, index: usize, now: u64) -> u64;
 
-    /// Returns the units that may still count against quota `index` with any window: at least
-    /// [`used`].
-    ///
-    /// [`used`]: Window::used
-    fn kept_units(&self, limits: &Limits, index: usize, now: u64) -> u64 {
-        self.used(limits, index, now)
-    }
+    /// Returns at least the recorded units that are dated at `since.oldest` or later, whatever quotas
+    /// they were taken under. `limits` are those of the policy. The window need not be advanced.
+    fn kept_units(&self, limits: &Limits, since: KeptSince) -> u64;
 
     /// Returns the ticks until quota `index` allows `cost`: zero if it does now, [`NEVER`] if it
     /// never will.

@@ -1,6 +1,6 @@
 //! Several quotas for an algorithm with one state per quota.
 
-use super::{DecodeContext, Limits, Window};
+use super::{DecodeContext, KeptSince, Limits, Window};
 use crate::account::Account;
 use crate::error::Error;
 use crate::time::Moment;
@@ -28,8 +28,10 @@ impl<W: Window> Window for PerQuota<W> {
         self.0.get(index).map_or(0, |window| window.used(&limits.only(index), 0, now))
     }
 
-    fn kept_units(&self, limits: &Limits, index: usize, now: u64) -> u64 {
-        self.0.get(index).map_or(0, |window| window.kept_units(&limits.only(index), 0, now))
+    fn kept_units(&self, limits: &Limits, since: KeptSince) -> u64 {
+        let windows = self.0.iter().enumerate();
+        let kept = windows.map(|(index, window)| window.kept_units(&limits.only(index), since));
+        kept.max().unwrap_or(0)
     }
 
     fn seed(&mut self, limits: &Limits, moment: Moment, units: &[u64], account: &Account) {

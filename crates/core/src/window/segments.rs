@@ -6,7 +6,7 @@
 //! count needs.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, KeptSince, Limits, NEVER, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
@@ -67,6 +67,10 @@ impl Window for Segments {
     #[inline]
     fn used(&self, _: &Limits, _: usize, _: u64) -> u64 {
         self.sum.get()
+    }
+
+    fn kept_units(&self, _: &Limits, since: KeptSince) -> u64 {
+        if self.last.tick() >= since.oldest { self.sum.get() } else { 0 }
     }
 
     #[inline]

@@ -25,7 +25,7 @@ use self::body::Body;
 use self::code::{Code, read};
 use self::wide::WideLog;
 use super::stamp::Stamp;
-use super::{DecodeContext, Limits, NEVER, Place, QuotaStatus, TickQuota, Window};
+use super::{DecodeContext, KeptSince, Limits, NEVER, Place, QuotaStatus, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -44,6 +44,9 @@ pub(crate) struct Log {
 }
 
 const _: () = assert!(size_of::<Log>() == 40);
+
+/// The units of a wide log that are walked through when its key is evicted.
+const WALK_MAX: u64 = 4096;
 
 impl Window for Log {
     #[inline]
@@ -77,6 +80,23 @@ impl Window for Log {
         match &self.body {
             Body::Wide(wide) => wide.used(index),
             _ => u64::from(self.units),
+        }
+    }
+
+    fn kept_units(&self, _: &Limits, since: KeptSince) -> u64 {
+        if self.end() < since.oldest {
+            return 0;
+        }
+        match &self.body {
+            // A long walk would hold the lock for long.
+            Body::Wide(wide) if wide.recorded_units() > WALK_MAX => wide.recorded_units(),
+            _ => {
+                let mut kept = 0;
+                self.history(&mut |tick, units| {
+                    kept += if tick < since.oldest { 0 } else { units }
+                });
+                kept
+            }
         }
     }
 
