@@ -49,6 +49,12 @@ pub enum Warning {
         /// The server.
         address: String,
     },
+    /// Without `min-replicas-to-write`, a primary behind Sentinels that is cut off from its replicas admits
+    /// units after one of them was promoted in its place. The new primary does not have these units.
+    NoMinReplicas {
+        /// The server.
+        address: String,
+    },
     /// Clocks of servers stepped since the last call of [`Redis::warnings`]. A step forward lets units
     /// expire early.
     ClockStepped {
@@ -59,14 +65,16 @@ pub enum Warning {
 
 impl Warning {
     /// All values of [`kind`](Warning::kind).
-    pub(crate) const KINDS: [&'static str; 3] = ["evicts", "full_coverage", "clock_stepped"];
+    pub(crate) const KINDS: [&'static str; 4] =
+        ["evicts", "full_coverage", "no_min_replicas", "clock_stepped"];
 
     /// Returns the kind of problem in a word: the label `kind` of metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Evicts { .. } => Self::KINDS[0],
             Self::FullCoverage { .. } => Self::KINDS[1],
-            Self::ClockStepped { .. } => Self::KINDS[2],
+            Self::NoMinReplicas { .. } => Self::KINDS[2],
+            Self::ClockStepped { .. } => Self::KINDS[3],
         }
     }
 }
@@ -103,13 +111,16 @@ impl Redis {
     /// When a server gave no answer.
     pub async fn warnings(&self) -> Result<Vec<Warning>, Error> {
         let mut warnings = Vec::new();
-        for info in self.info(&["memory"]).await? {
+        let shared = &self.shared;
+        for info in self.info(&["memory", "replication"]).await? {
+            if shared.servers.is_sentinel() && !info.needs_replicas() {
+                warnings.push(Warning::NoMinReplicas { address: info.address.clone() });
+            }
             if let Some(policy) = info.eviction_policy() {
                 let policy = policy.to_owned();
                 warnings.push(Warning::Evicts { address: info.address, policy });
             }
         }
-        let shared = &self.shared;
         if shared.servers.is_cluster() {
             for node in shared.servers.primaries().await? {
                 if requires_full_coverage(&node, shared.servers.query_deadline()).await {
@@ -167,6 +178,11 @@ impl Info {
     fn eviction_policy(&self) -> Option<&str> {
         field(&self.text, "maxmemory_policy").filter(|policy| *policy != "noeviction")
     }
+
+    /// Returns `true` if the server refuses writes without a replica. It then reports how many it has.
+    fn needs_replicas(&self) -> bool {
+        field(&self.text, "min_slaves_good_slaves").is_some()
+    }
 }
 
 fn words(value: Value) -> Result<String, Failure> {
@@ -190,6 +206,12 @@ impl fmt::Display for Warning {
                 f,
                 "{address} has cluster-require-full-coverage yes: when one range of slots has no node, \
                  no key is decided by Redis; set it to no"
+            ),
+            Self::NoMinReplicas { address } => write!(
+                f,
+                "{address} has min-replicas-to-write 0: cut off from its replicas, it goes on admitting \
+                 while a new primary does too; use two replicas, min-replicas-to-write 1 and \
+                 min-replicas-max-lag 2"
             ),
             Self::ClockStepped { steps } => write!(
                 f,

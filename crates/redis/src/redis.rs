@@ -426,8 +426,9 @@ impl RedisBuilder {
                         make_node(&self.tls, bare(info), greeting, timing, &counts)
                     })
                     .collect::<Result<_, _>>()?;
-                let make = self.make_node(&plain(&addresses[0]), Greeting::Role, &counts);
-                Layout::Sentinel(Sentinel::new(nodes, service, make, timing))
+                let make = |greeting| self.make_node(&plain(&addresses[0]), greeting, &counts);
+                let (primary, candidate) = (make(Greeting::Role), make(Greeting::Nothing));
+                Layout::Sentinel(Sentinel::new(nodes, service, primary, candidate, timing))
             }
             Topology::Cluster => {
                 let seeds = addresses.iter().map(|info| name(info.addr())).collect();

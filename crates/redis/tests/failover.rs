@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{crew, eventually, failing, policy};
-use slidegate::{Cost, FailureMode};
+use slidegate::{Cost, DegradedReason, FailureMode};
 use slidegate_redis::{BreakerState, Redis, RedisAsk, RedisBuilder, RedisLimiter, check_all};
 use slidegate_testkit::server::{Cluster, Proxy, RedisServer, ReplyFault, Sentinel, ServerBuilder};
 use tokio::task::JoinSet;
@@ -451,6 +451,81 @@ fn a_stopped_replica_changes_nothing() {
         assert_eq!(limiter.usage("k").await.unwrap().units(0), seen["k"].admitted());
         assert_eq!(limiter.stats().errors, 0);
     });
+}
+
+/// Runs a planned failover under load. Returns the admitted units, and those of them that the new primary
+/// does not have.
+fn units_lost_in_a_planned_failover(server: &ServerBuilder, replicas: usize) -> (u64, u64) {
+    crew().block_on(async {
+        let mut sentinel = Sentinel::with_replicas(server, replicas).unwrap();
+        let redis = Redis::sentinel(&sentinel.sentinel_urls(), sentinel.service_name()).unwrap();
+        let limiter = limiter(&patient(redis), "planned", 1_000_000);
+        let keys = ["k".to_owned()];
+        let load = Load::start(&limiter, &keys, 4);
+        load.more("k", 50).await;
+        let old = sentinel.primary().unwrap();
+        let mut failover = redis::cmd("SENTINEL");
+        failover.arg("FAILOVER").arg(sentinel.service_name());
+        failover.exec(&mut sentinel.sentinels_mut()[0].connection().unwrap()).unwrap();
+        let new = sentinel.wait_for_failover(old).unwrap();
+        // Some of them may be refused until a replica follows the new primary.
+        let has_key = async || common::keys(&sentinel.servers()[new]).len() == 1;
+        eventually("the key on the new primary", has_key).await;
+        load.more("k", 200).await;
+        let seen = load.stop().await;
+        let admitted = seen["k"].admitted();
+        (admitted, admitted.saturating_sub(limiter.usage("k").await.unwrap().units(0)))
+    })
+}
+
+// Sentinels notice a promotion up to a second later, and the old primary serves for about ten.
+#[test]
+fn planned_failover_loses_few_units_with_and_without_min_replicas_to_write() {
+    let open = RedisServer::builder();
+    let closed = open.clone().config("min-replicas-to-write 1").config("min-replicas-max-lag 2");
+    for (name, server, replicas) in [
+        ("no setting, one replica", &open, 1),
+        ("no setting, two replicas", &open, 2),
+        ("min-replicas-to-write 1, one replica", &closed, 1),
+    ] {
+        let (admitted, lost) = units_lost_in_a_planned_failover(server, replicas);
+        println!("{name}: {lost} of {admitted} units lost");
+        // In a second of this load, more than 300 units are admitted.
+        assert!(lost <= 150, "{name}: {lost} units");
+    }
+}
+
+#[test]
+fn a_primary_behind_sentinels_that_needs_no_replica_is_warned_of() {
+    for server in [RedisServer::builder(), RedisServer::valkey()] {
+        let sentinel = Sentinel::start(&server).unwrap();
+        let redis = Redis::sentinel(&sentinel.sentinel_urls(), sentinel.service_name()).unwrap();
+        let redis = patient(redis);
+        let primary = &sentinel.servers()[0];
+        let set = |value: usize| {
+            let mut set = redis::cmd("CONFIG");
+            set.arg("SET").arg("min-replicas-to-write").arg(value);
+            set.exec(&mut primary.connection().unwrap()).unwrap();
+        };
+        crew().block_on(async {
+            let warnings = redis.warnings().await.unwrap();
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert_eq!(warnings[0].kind(), "no_min_replicas");
+            let text = warnings[0].to_string();
+            assert!(text.contains(&primary.port().to_string()), "{text}");
+            set(1);
+            assert_eq!(redis.warnings().await.unwrap(), []);
+            // The replica is not enough, and that is no decision.
+            set(2);
+            let limiter = limiter(&redis, "refused", 10);
+            let decision = limiter.check("k").await;
+            assert_eq!(decision.degraded_reason(), Some(DegradedReason::NotWritable));
+            assert!(!decision.is_allowed());
+            set(1);
+            assert!(limiter.check("k").await.is_allowed());
+            assert_eq!(limiter.usage("k").await.unwrap().units(0), 1);
+        });
+    }
 }
 
 // The old primary of a planned failover goes on as a primary for some ten seconds. Processes that stay

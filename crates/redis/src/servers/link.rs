@@ -60,8 +60,8 @@ pub(crate) enum Greeting {
     FailoverEvents,
 }
 
-/// The channel on which a Sentinel reports another primary.
-const SWITCH_CHANNEL: &str = "+switch-master";
+/// The channels on which a Sentinel reports another primary, and the replica that it is about to promote.
+const FAILOVER_CHANNELS: [&str; 2] = ["+switch-master", "+selected-slave"];
 
 enum LinkState {
     /// There is no connection, and the keeper is opening one.
@@ -336,7 +336,9 @@ async fn greet(
         Greeting::Nothing => {}
         Greeting::FailoverEvents => {
             // Without the permission, or without RESP3, the Sentinel is polled.
-            let _ = connection.subscribe(SWITCH_CHANNEL).await;
+            for channel in FAILOVER_CHANNELS {
+                let _ = connection.subscribe(channel).await;
+            }
         }
         Greeting::Role => {
             // Without the permission, a replica is detected when it refuses to write.

@@ -203,6 +203,11 @@ impl Servers {
         matches!(self.layout, Layout::Cluster(_) | Layout::Given { is_cluster: true, .. })
     }
 
+    /// Returns `true` if Sentinels report the primary.
+    pub(crate) fn is_sentinel(&self) -> bool {
+        matches!(self.layout, Layout::Sentinel(_))
+    }
+
     /// Returns `true` if it is known which server replied. A cluster connection of the user does not
     /// show it.
     pub(crate) fn knows_nodes(&self) -> bool {

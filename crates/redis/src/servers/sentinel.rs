@@ -4,6 +4,10 @@
 //! learn of a failover one after the other, so they disagree for a moment. If a Sentinel reports
 //! another primary than before, it is used immediately. A Sentinel that still reports the old
 //! primary is ignored.
+//!
+//! In a planned failover, the old primary goes on serving, and Sentinels notice the promotion only with
+//! their next `INFO`, up to a second later. So when a Sentinel names the replica that it is about to
+//! promote, that replica is asked for its role, and used as soon as it is a primary.
 
 use core::fmt;
 use core::time::Duration;
@@ -12,7 +16,7 @@ use std::sync::{Arc, Weak};
 use redis::Value;
 use slidegate::DegradedReason;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::RefreshPace;
 use super::background::BackgroundTask;
@@ -29,6 +33,10 @@ pub(crate) struct Sentinel {
     watched: Vec<SentinelNode>,
     service: Box<str>,
     make: MakeNode,
+    /// Creates the node of a replica that is being promoted.
+    make_candidate: MakeNode,
+    /// Waits for the promotion of a replica.
+    promotion: BackgroundTask,
     timing: Timing,
     state: watch::Sender<State>,
     refresh_pace: RefreshPace,
@@ -63,16 +71,21 @@ enum SentinelReport {
 /// The polling interval, in case an event is lost.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 
+/// How often a replica that is being promoted is asked for its role, and for how long.
+const PROMOTION_EVERY: Duration = Duration::from_millis(20);
+const PROMOTION_MAX: Duration = Duration::from_secs(10);
+
 /// How long Sentinels may still report the old primary after a failover.
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl Sentinel {
     /// Creates the service. `make_sentinels` creates the nodes of the Sentinels, `make` the node of
-    /// a primary.
+    /// a primary, `make_candidate` that of a replica.
     pub(crate) fn new(
         sentinels: Vec<Node>,
         service: &str,
         make: MakeNode,
+        make_candidate: MakeNode,
         timing: Timing,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
@@ -107,6 +120,8 @@ impl Sentinel {
                 watched,
                 service: service.into(),
                 make,
+                make_candidate,
+                promotion: BackgroundTask::default(),
                 timing,
                 state: watch::Sender::new(State { views, primary: None, switched: None }),
                 refresh_pace: RefreshPace::default(),
@@ -211,14 +226,32 @@ impl Sentinel {
     }
 
     /// Handles a failover event of a Sentinel: the service, then host and port of the old and the
-    /// new primary.
-    fn switched(&self, index: usize, message: &str) {
+    /// new primary; or the replica that was selected for promotion, with its service.
+    fn switched(self: &Arc<Self>, index: usize, message: &str) {
         let words: Vec<&str> = message.split(' ').collect();
-        if let [service, _, _, host, port] = words.as_slice()
-            && **service == *self.service
-        {
-            self.note(index, SentinelReport::Primary(address_of(host, port).into()));
+        match words.as_slice() {
+            [service, _, _, host, port] if **service == *self.service => {
+                self.note(index, SentinelReport::Primary(address_of(host, port).into()));
+            }
+            ["slave", _, host, port, "@", service, ..] if **service == *self.service => {
+                if let Ok(candidate) = (self.make_candidate)(&address_of(host, port)) {
+                    let this = Arc::downgrade(self);
+                    let candidate = Arc::new(candidate);
+                    // Events arrive in a runtime.
+                    let _ = self.promotion.ensure(|| await_promotion(this, index, candidate));
+                }
+            }
+            _ => {}
         }
+    }
+
+    /// Uses a replica that was promoted. The Sentinels do not report it yet, so their reports of the old
+    /// primary are ignored for a while.
+    fn promoted(&self, index: usize, address: &str) {
+        self.state.send_modify(|state| {
+            state.switched = Some(Instant::now());
+            self.adopt(state, index, address);
+        });
     }
 
     /// Records the report of a Sentinel, and uses its primary if that is new.
@@ -280,6 +313,25 @@ async fn watch(sentinel: Weak<Sentinel>, index: usize, wake: Arc<Notify>) {
         drop(sentinel);
         // Woken, or the interval is over.
         let _ = timeout(POLL_EVERY, wake.notified()).await;
+    }
+}
+
+/// Asks a replica for its role until it is a primary.
+async fn await_promotion(sentinel: Weak<Sentinel>, index: usize, candidate: Arc<Node>) {
+    let until = Instant::now() + PROMOTION_MAX;
+    let role = redis::cmd("ROLE");
+    while Instant::now() < until {
+        let reply = candidate.query(&role, until).await;
+        let Some(sentinel) = sentinel.upgrade() else { return };
+        if matches!(
+            &reply,
+            Ok(Value::Array(parts)) if parts.first() == Some(&Value::BulkString(b"master".into()))
+        ) {
+            sentinel.promoted(index, candidate.address());
+            return;
+        }
+        drop(sentinel);
+        sleep(PROMOTION_EVERY).await;
     }
 }
 

@@ -5,7 +5,7 @@ use super::redis_server::with_logs;
 use super::wait::poll;
 use super::{RedisServer, ServerBuilder, ServerError};
 
-/// One primary, one replica, and three sentinels of which two must agree.
+/// One primary, one or more replicas, and three sentinels of which two must agree.
 ///
 /// Servers are identified by their index in [`servers`](Sentinel::servers): 0 starts as the
 /// primary.
@@ -21,12 +21,22 @@ const SENTINELS: usize = 3;
 impl Sentinel {
     /// Starts two servers like `server` and the sentinels, and waits until they know each other.
     pub fn start(server: &ServerBuilder) -> Result<Self, ServerError> {
-        let primary = server.start()?;
-        let replica = server.clone().replica_of(&primary).start()?;
-        replica.wait_for_primary()?;
-        let sentinel = sentinel_of(&primary);
+        Self::with_replicas(server, 1)
+    }
+
+    /// Starts a primary and replicas like `server`, and the sentinels, and waits until they know each
+    /// other.
+    pub fn with_replicas(server: &ServerBuilder, replicas: usize) -> Result<Self, ServerError> {
+        let mut servers = vec![server.start()?];
+        for _ in 0..replicas {
+            let replica = server.clone().replica_of(&servers[0]).start()?;
+            replica.wait_for_primary()?;
+            servers.push(replica);
+        }
+        let primary = &servers[0];
+        let sentinel = sentinel_of(primary);
         let sentinels = (0..SENTINELS).map(|_| sentinel.start()).collect::<Result<Vec<_>, _>>()?;
-        let sentinel = Self { servers: vec![primary, replica], sentinels };
+        let sentinel = Self { servers, sentinels };
         sentinel.wait_until_whole()?;
         Ok(sentinel)
     }
@@ -51,12 +61,12 @@ impl Sentinel {
         &mut self.sentinels
     }
 
-    /// Returns the two servers, including killed ones.
+    /// Returns the servers, including killed ones.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// The two servers, to stop, suspend or restart them.
+    /// The servers, to stop, suspend or restart them.
     pub fn servers_mut(&mut self) -> &mut [RedisServer] {
         &mut self.servers
     }
@@ -98,7 +108,7 @@ impl Sentinel {
             Ok(self
                 .sentinels
                 .iter()
-                .all(|sentinel| knows_all(sentinel).unwrap_or(false))
+                .all(|sentinel| knows_all(sentinel, self.servers.len() - 1).unwrap_or(false))
                 .then_some(()))
         });
         waited.map_err(|error| with_logs(&error, &self.sentinels))
@@ -120,14 +130,14 @@ fn sentinel_of(primary: &RedisServer) -> ServerBuilder {
     }
 }
 
-fn knows_all(sentinel: &RedisServer) -> Result<bool, ServerError> {
+fn knows_all(sentinel: &RedisServer, replicas: usize) -> Result<bool, ServerError> {
     let mut connection = sentinel.connection()?;
     let mut count = |what: &str| -> Result<usize, ServerError> {
         let list: Vec<redis::Value> =
             redis::cmd("SENTINEL").arg(what).arg(SERVICE).query(&mut connection)?;
         Ok(list.len())
     };
-    Ok(count("sentinels")? == SENTINELS - 1 && count("replicas")? == 1)
+    Ok(count("sentinels")? == SENTINELS - 1 && count("replicas")? == replicas)
 }
 
 fn primary_seen_by(sentinel: &RedisServer) -> Result<u16, ServerError> {
