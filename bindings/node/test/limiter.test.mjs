@@ -7,7 +7,7 @@ import { test } from 'node:test'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-import { checkAll, Limiter, limitersFromYaml, ManualClock, metrics, SlidegateError } from 'slidegate'
+import { checkAll, Limiter, limitersFromYaml, ManualClock, metrics, SlidegateError, waitAll } from 'slidegate'
 
 const make = (options) => new Limiter({ clock: new ManualClock(), ...options })
 
@@ -69,6 +69,27 @@ test('tiers, costs, refunds and settlements', () => {
   assert.equal(limiter.reset('b'), true)
   assert.equal(limiter.reset('b'), false)
   assert.throws(() => limiter.check('a', { tier: 'silver' }), /no tier "silver"/)
+})
+
+test('a receipt has the name of its tier, because other limiters have other numbers', () => {
+  const one = make({ quotas: '10/minute', tiers: { free: '1/minute', gold: '100/minute' } })
+  const { receipt } = one.check('a', { tier: 'gold' })
+  assert.equal(receipt.tier, 'gold')
+  const other = make({ quotas: '10/minute', tiers: { huge: '9999/minute', large: '999/minute' } })
+  assert.throws(() => other.refund(receipt), /no tier "gold"/)
+  assert.throws(() => other.settle(receipt, 5), /no tier "gold"/)
+  assert.equal(one.refund(receipt), 1, 'the error has not used it')
+  const [several] = checkAll([{ limiter: one, key: 'a', tier: 'gold' }])
+  assert.equal(several.receipt.tier, 'gold')
+  assert.equal(one.check('a').receipt.tier, undefined)
+})
+
+test('more checks than can be decided together are an error and take nothing', async () => {
+  const limiter = make({ quotas: '100/minute' })
+  const asks = Array.from({ length: 65 }, () => ({ limiter, key: 'a' }))
+  assert.throws(() => checkAll(asks), { code: 'setting', message: /65 checks/ })
+  await assert.rejects(waitAll(asks, { timeoutMs: 1 }), { code: 'setting', message: /65 checks/ })
+  assert.deepEqual(limiter.usage('a'), [0])
 })
 
 test('history and blocks', () => {
@@ -225,7 +246,7 @@ test('a process with limiters can exit', () => {
   const script = `
     const { Limiter, RedisLimiter } = require('slidegate')
     new Limiter({ quotas: '1/minute' }).check('a')
-    const redis = new RedisLimiter({ name: 'api', quotas: '1/minute', redis: 'redis://127.0.0.1:1', failureMode: 'deny' })
+    const redis = new RedisLimiter({ name: 'api', quotas: '1/minute', redis: { redis: 'redis://127.0.0.1:1', logger: { warn() {} } }, failureMode: 'deny' })
     redis.check('a').then((decision) => console.log(decision.allowed, decision.degraded))`
   const { stdout, stderr, status } = spawnSync(process.execPath, ['-e', script], {
     cwd: new URL('..', import.meta.url),

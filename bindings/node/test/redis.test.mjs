@@ -86,7 +86,7 @@ test('limiters of one store decide in one step, and errors have codes', async ()
 test('invalid arguments reject the promise of every method', async () => {
   const limiter = new RedisLimiter({ name: 'invalid', quotas: '5/minute', redis: redis.url })
   const tier = 'none'
-  const receipt = { key: 'a', tier: -1, units: 1, tick: 0, epoch: 0 }
+  const receipt = { key: 'a', units: 1, tick: 0, epoch: 0 }
   await limiter.refund(receipt)
   const calls = {
     check: () => limiter.check('a', { tier }),

@@ -37,8 +37,8 @@ export interface QuotaDecision {
  */
 export interface Receipt {
   readonly key: string
-  /** The number of the tier, -1 for none. */
-  readonly tier: number
+  /** The tier of the request. */
+  readonly tier?: string | undefined
   readonly units: number
   readonly tick: number
   readonly epoch: number
@@ -59,7 +59,7 @@ export class Decision {
 
   private readonly marks: number
   private readonly key: string
-  private readonly tier: number
+  private readonly tier: string | undefined
   private readonly units: number
   private readonly tick: number
   private readonly epoch: number
@@ -67,7 +67,7 @@ export class Decision {
   private taken: Receipt | null | undefined
 
   /** @internal */
-  constructor(numbers: Float64Array, key: string, tier: number) {
+  constructor(numbers: Float64Array, key: string, tier: string | undefined) {
     const marks = numbers[0] as number
     const retryAfter = numbers[3] as number
     this.allowed = (marks & ALLOWED) !== 0

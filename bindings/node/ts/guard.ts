@@ -7,8 +7,8 @@
 import { clientAddress, type AddressOptions, type ClientAddress } from './address.js'
 import type { Decision } from './decision.js'
 import { guarded, SlidegateError, translate } from './errors.js'
-import { decisions, Limiter, RedisLimiter, use, type AnyLimiter } from './limiter.js'
-import { native, type NativeAnswer, type NativeGate, type NativeKeyHeader, type NativeTaken } from './native.js'
+import { decisions, Limiter, RedisLimiter, use, type AnyLimiter, type Columns } from './limiter.js'
+import { native, type NativeAnswer, type NativeKeyHeader, type NativeTaken } from './native.js'
 import { limitsOf } from './options.js'
 import type { MemoryLimiterOptions, RedisLimiterOptions } from './policy.js'
 
@@ -116,14 +116,6 @@ interface Rule<Req> {
   tier: Limit<Req>['tier']
 }
 
-/** The arguments of one check. */
-interface Resolved {
-  gates: NativeGate[]
-  keys: string[]
-  tiers: number[]
-  costs: number[]
-}
-
 /** A request without a key, or with several, that is denied. */
 const DENIED = Symbol('denied')
 /** A request to which a limit does not apply. */
@@ -169,7 +161,7 @@ export class Guard<Req> {
   }
 
   private checkRules(request: Req): Maybe<Checked | null> {
-    const resolved: Resolved = { gates: [], keys: [], tiers: [], costs: [] }
+    const resolved: Columns = { gates: [], keys: [], tiers: [], costs: [], names: [] }
     for (const [place, rule] of this.rules.entries()) {
       const added = this.resolve(request, rule, resolved)
       if (added === DENIED) return withoutKey(this.options.http?.body)
@@ -182,7 +174,7 @@ export class Guard<Req> {
     request: Req,
     place: number,
     pending: Promise<symbol | undefined>,
-    resolved: Resolved,
+    resolved: Columns,
   ): Promise<Checked | null> {
     let added: symbol | undefined = await pending
     for (const rule of this.rules.slice(place + 1)) {
@@ -193,7 +185,7 @@ export class Guard<Req> {
   }
 
   /** Adds the arguments of a rule. */
-  private resolve(request: Req, rule: Rule<Req>, resolved: Resolved): Maybe<symbol | undefined> {
+  private resolve(request: Req, rule: Rule<Req>, resolved: Columns): Maybe<symbol | undefined> {
     const key = this.key(request, rule)
     const cost = typeof rule.cost === 'function' ? promised(rule.cost(request)) : rule.cost
     const tier = typeof rule.tier === 'function' ? promised(rule.tier(request)) : rule.tier
@@ -257,7 +249,7 @@ export class Guard<Req> {
     return addresses.key(address)
   }
 
-  private ask(request: Req, resolved: Resolved): Maybe<Checked | null> {
+  private ask(request: Req, resolved: Columns): Maybe<Checked | null> {
     if (resolved.gates.length === 0) return null
     const { gates, keys, tiers, costs } = resolved
     const trace = traceId(this.view.headers(request)['traceparent'])
@@ -273,8 +265,8 @@ export class Guard<Req> {
     return this.checked(request, answer, resolved)
   }
 
-  private checked(request: Req, answer: NativeAnswer, resolved: Resolved): Checked {
-    const made = decisions(answer.decisions, resolved.keys, resolved.tiers)
+  private checked(request: Req, answer: NativeAnswer, resolved: Columns): Checked {
+    const made = decisions(answer.decisions, resolved.keys, resolved.names)
     const allowed = answer.status === undefined
     return {
       allowed,
@@ -336,7 +328,7 @@ function toLimiter(limiter: Limit<unknown>['limiter']): AnyLimiter {
 }
 
 function add(
-  resolved: Resolved,
+  resolved: Columns,
   limiter: AnyLimiter,
   key: string | symbol,
   cost: number | undefined,
@@ -347,6 +339,7 @@ function add(
   resolved.keys.push(key)
   resolved.tiers.push(limiter.tierNumber(tier))
   resolved.costs.push(cost ?? 1)
+  resolved.names.push(tier)
   return undefined
 }
 

@@ -79,12 +79,12 @@ abstract class Base<Later extends boolean> {
 
   /** Refunds the units of a receipt. Returns the number that was still counted. */
   refund(receipt: Receipt): Result<Later, number> {
-    return this.run(receipt?.key, () => this.gate.refund(receipt.key, receipt.tier, useOnce(receipt)))
+    return this.run(receipt?.key, () => this.gate.refund(receipt.key, this.tierNumber(receipt.tier), useOnce(receipt)))
   }
 
   /** Corrects a reservation to its actual cost. Returns the total number of units charged. */
   settle(receipt: Receipt, actual: number): Result<Later, number> {
-    return this.run(receipt?.key, () => this.gate.settle(receipt.key, receipt.tier, useOnce(receipt), actual))
+    return this.run(receipt?.key, () => this.gate.settle(receipt.key, this.tierNumber(receipt.tier), useOnce(receipt), actual))
   }
 
   /** Records units without a check, above the limit if necessary. Returns their number. */
@@ -148,7 +148,7 @@ abstract class Base<Later extends boolean> {
   ): Result<Later, Decision> {
     return this.run(key, () => {
       const tier = this.tierNumber(name)
-      return then(call(tier), (numbers) => new Decision(numbers, key, tier))
+      return then(call(tier), (numbers) => new Decision(numbers, key, name))
     })
   }
 
@@ -192,7 +192,7 @@ export class Limiter extends Base<false> {
       checkKey(key)
       throw translate(error)
     }
-    return new Decision(scratch, key, tier)
+    return new Decision(scratch, key, options?.tier)
   }
 
   /** Takes an estimate, which `settle` corrects later. */
@@ -215,7 +215,7 @@ export class RedisLimiter extends Base<true> {
     checkKey(key)
     const tier = this.tierNumber(options?.tier)
     try {
-      return new Decision(await this.gate.checkLater(key, tier, options?.cost ?? 1), key, tier)
+      return new Decision(await this.gate.checkLater(key, tier, options?.cost ?? 1), key, options?.tier)
     } catch (error) {
       throw translate(error)
     }
@@ -246,8 +246,8 @@ export function checkAll(asks: Ask<Limiter>[]): Decision[]
 export function checkAll(asks: Ask[]): Decision[] | Promise<Decision[]>
 export function checkAll(asks: Ask[]): Decision[] | Promise<Decision[]> {
   return nowOrLater(asks.some(({ limiter }) => limiter instanceof RedisLimiter), () => {
-    const { gates, keys, tiers, costs } = columns(asks)
-    return then(native.checkSeveral(gates, keys, tiers, costs), (all) => decisions(all, keys, tiers))
+    const { gates, keys, tiers, costs, names } = columns(asks)
+    return then(native.checkSeveral(gates, keys, tiers, costs), (all) => decisions(all, keys, names))
   })
 }
 
@@ -258,14 +258,14 @@ export async function waitAll(
 ): Promise<Decision[]> {
   const { timeoutMs, signal } = options
   signal?.throwIfAborted()
-  const { gates, keys, tiers, costs } = columns(asks)
+  const { gates, keys, tiers, costs, names } = columns(asks)
   const token = new native.NativeCancel()
   const cancel = () => token.cancel()
   signal?.addEventListener('abort', cancel, { once: true })
   try {
     const all = await native.waitSeveral(gates, keys, tiers, costs, timeoutMs, token)
     if (all === null) throw signal?.reason
-    return decisions(all, keys, tiers)
+    return decisions(all, keys, names)
   } catch (error) {
     throw signal?.aborted === true && error === signal.reason ? error : translate(error)
   } finally {
@@ -292,20 +292,29 @@ export function metrics(): string {
   return native.metrics()
 }
 
-/** @internal The arguments of a native function for several checks. */
-export function columns(asks: Ask[]): { gates: NativeGate[]; keys: string[]; tiers: number[]; costs: number[] } {
+/** @internal The arguments of a native function for several checks, and the names of their tiers. */
+export interface Columns {
+  gates: NativeGate[]
+  keys: string[]
+  tiers: number[]
+  costs: number[]
+  names: (string | undefined)[]
+}
+
+function columns(asks: Ask[]): Columns {
   for (const ask of asks) checkKey(ask.key)
   return {
     gates: asks.map((ask) => ask.limiter.gate),
     keys: asks.map((ask) => ask.key),
     tiers: asks.map((ask) => ask.limiter.tierNumber(ask.tier)),
     costs: asks.map((ask) => ask.cost ?? 1),
+    names: asks.map((ask) => ask.tier),
   }
 }
 
 /** @internal */
-export function decisions(all: Float64Array[], keys: string[], tiers: number[]): Decision[] {
-  return all.map((numbers, place) => new Decision(numbers, keys[place] as string, tiers[place] as number))
+export function decisions(all: Float64Array[], keys: string[], names: (string | undefined)[]): Decision[] {
+  return all.map((numbers, place) => new Decision(numbers, keys[place] as string, names[place]))
 }
 
 /** @internal Applies a function to a value, or to that of a promise. */

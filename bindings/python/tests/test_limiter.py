@@ -133,8 +133,21 @@ def test_several_limiters_take_all_or_nothing():
     assert (one.usage("k"), other.usage("k")) == ([2], [1])
     assert check_all([]) == []
     assert not any(asyncio.run(check_all_async([(one, "k"), (other, "k")])))
-    with pytest.raises(slidegate.SettingError, match="too many"):
-        check_all([Check(one, "k")] * 65)
+    for call in (check_all, lambda checks: asyncio.run(check_all_async(checks))):
+        with pytest.raises(slidegate.SettingError, match="65 checks"):
+            call([Check(one, "k")] * 65)
+    assert one.usage("k") == [2]
+
+
+def test_a_tier_belongs_to_its_limiter():
+    one = Limiter("10/hour", tiers={"free": "1/hour", "gold": "100/hour"})
+    other = Limiter("10/hour", tiers={"huge": "9999/hour", "large": "999/hour"})
+    receipt = one.check("k", tier="gold").receipt
+    for call in (lambda: other.refund(receipt), lambda: other.settle(receipt, 5)):
+        with pytest.raises(slidegate.SettingError, match="no tier \"gold\""):
+            call()
+    # The error has not used the receipt.
+    assert one.refund(receipt) == 1
 
 
 @pytest.mark.parametrize(
