@@ -83,7 +83,7 @@ impl Plan {
         let key = self.add("bytes per key", slot + heap, grouped_float(slot + heap), how);
         let shards = SHARDS_KIB.value * 1024.0;
         let limit = (to_float(arguments.keys) * key + shards) * 4.0 / 3.0;
-        let how = "(keys * bytes per key + 368 KiB) * 4/3".to_owned();
+        let how = "(keys * bytes per key + 376 KiB) * 4/3".to_owned();
         let limit = self.add("memory_limit", limit, size(limit), how);
         let check = match arguments.algorithm {
             Algorithm::Counter => COUNTER_NANOS,
