@@ -92,7 +92,7 @@ fn threads_share_the_rest_exactly() {
 
 // A single check subtracts the used units from the limit without saturating, and a batch saturated for
 // allowed checks too. Both rely on it that an allowed check never uses more than the limit: with debt,
-// other quotas, a new window, a clock that stands still or refunds, a batch must decide as single checks.
+// other quotas, a new window, a clock that does not advance, or refunds, a batch must decide as single checks.
 #[test]
 fn batches_and_single_checks_agree_with_debt_and_other_quotas() {
     for algorithm in ALGORITHMS {
