@@ -149,6 +149,24 @@ impl Model {
         }
     }
 
+    /// Records units without a check. If a log is used up without its newest entry, they join it.
+    fn charge(&mut self, limits: &Limits, at: u64, mut cost: u64) {
+        if let Self::Log(used) = self
+            && let Some((last, _)) = used.iter().rev().find(|(_, units)| *units > 0).copied()
+        {
+            let (limit, window) = *limits.iter().max_by_key(|limit| limit.1).unwrap();
+            let counted = |tick: u64| tick + window > at;
+            let before = used.iter().filter(|(tick, _)| *tick != last && counted(*tick));
+            if counted(last) && before.map(|(_, units)| units).sum::<u64>() >= limit.max(1) {
+                used.retain(|(tick, units)| {
+                    cost += if *tick == last { *units } else { 0 };
+                    *tick != last
+                });
+            }
+        }
+        self.take(limits, at, cost);
+    }
+
     /// Refunds units taken at `tick`. For a log, refunds later ones if they are gone.
     fn give_back(&mut self, limits: &Limits, now: u64, tick: u64, units: u64) -> u64 {
         match self {
@@ -378,7 +396,7 @@ impl<'a> Walk<'a> {
             self.seen[4] += u64::from(given > 0);
         } else {
             if actual > cost {
-                self.model.take(limits, self.now, actual - cost);
+                self.model.charge(limits, self.now, actual - cost);
             }
             self.seen[5] += u64::from(actual > cost);
         }

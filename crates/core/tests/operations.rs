@@ -56,6 +56,39 @@ fn huge_debt_expires_and_survives_a_restart() {
     }
 }
 
+/// Reports of usage arrive although nothing is left. They may not take memory, and a denial may not
+/// last longer than a window after the last of them.
+#[test]
+fn units_above_the_limit_take_no_memory_and_expire_a_window_after_the_last() {
+    for quotas in [&[Quota::per_minute(10)][..], &[Quota::per_second(5), Quota::per_minute(10)]] {
+        let clock = ManualClock::new(START);
+        let policy = Policy::builder("test").quotas(quotas.iter().copied()).build().unwrap();
+        let limiter = Limiter::builder(policy).clock(clock.clone()).build().unwrap();
+        limiter.charge("k", 70_000);
+        let mut bytes = 0;
+        for round in 0..10_000 {
+            clock.advance(Duration::from_millis(5));
+            limiter.charge("k", if round % 2 == 0 { 1 } else { 70_000 });
+            if round == 10 {
+                bytes = limiter.stats().bytes;
+            }
+        }
+        assert!(
+            limiter.stats().bytes <= bytes + 64,
+            "{} bytes after {bytes}",
+            limiter.stats().bytes
+        );
+        let last = quotas.len() - 1;
+        assert_eq!(limiter.usage("k").units(last), 70_000 + 5_000 * 70_001);
+        assert_eq!(limiter.history("k").unwrap().len(), 2);
+        clock.advance(Duration::from_millis(59_999));
+        assert!(!limiter.check("k").is_allowed());
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(limiter.usage("k").units(last), 0);
+        assert!(limiter.check("k").is_allowed());
+    }
+}
+
 #[test]
 fn charge_of_nothing_records_nothing() {
     let (limiter, _) = limiter(Algorithm::Log);

@@ -166,6 +166,12 @@ impl ModelSubject {
         ModelReceipt { key: key.into(), birth: keyed.birth, at, units }
     }
 
+    /// Records units without a check.
+    fn record(&mut self, key: &str, quotas: &[TickQuota], units: u64) {
+        let (now, at) = (self.now(), self.date());
+        self.keyed(key).model.charge(quotas, now, at, units);
+    }
+
     /// Returns the key of a receipt, unless it was reset since.
     fn named(&mut self, receipt: &ModelReceipt) -> Option<&mut Keyed> {
         self.keys.get_mut(&receipt.key).filter(|keyed| keyed.birth == receipt.birth)
@@ -240,7 +246,7 @@ impl Subject for ModelSubject {
         let units = receipt.units;
         if actual > units {
             let quotas = self.quotas(None)?;
-            self.take(&receipt.key, &quotas, actual - units);
+            self.record(&receipt.key, &quotas, actual - units);
             return Ok(actual);
         }
         let less = ModelReceipt { units: units - actual, ..receipt };
@@ -249,7 +255,7 @@ impl Subject for ModelSubject {
 
     fn charge(&mut self, key: &str, units: u64) -> Result<u64, SubjectError> {
         let quotas = self.quotas(None)?;
-        self.take(key, &quotas, units);
+        self.record(key, &quotas, units);
         Ok(units)
     }
 

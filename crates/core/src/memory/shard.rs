@@ -347,7 +347,7 @@ impl<W: Window> Shard<W> {
         if !shared.has_longer(request.limits) {
             window.advance(request.limits, request.moment.now, &shared.account);
         }
-        window.take(request.limits, request.moment, request.cost, &shared.account);
+        window.charge(request.limits, request.moment, request.cost, &shared.account);
         self.place_again(fingerprint, shared, wakers);
         self.sweep_in_turn(shared);
     }

@@ -122,6 +122,12 @@ pub(crate) trait Window: Default + Send {
     /// Takes `cost` without a check, and returns the tick for a receipt.
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64;
 
+    /// Records `cost` without a check, above the limit if necessary. Units above the limit take no
+    /// memory.
+    fn charge(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) {
+        self.take(limits, moment, cost, account);
+    }
+
     /// Takes the units that a sketch estimates for a key, by quota, before anything else is taken.
     fn seed(&mut self, limits: &Limits, moment: Moment, units: &[u64], account: &Account) {
         if let Some(units) = units.first().copied().filter(|units| *units > 0) {

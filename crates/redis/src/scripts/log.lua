@@ -301,9 +301,19 @@ windows[76] = function(kit)
   -- Units in the future come after all others.
   log.take_ahead = log.take
 
+  local join
+
   -- Units that are older than the last entry are recorded with it: they count longer, never
-  -- shorter.
-  function log.charge(s, date, cost)
+  -- shorter. If they are alone, and the longest quota is used up without the newest entry, they join
+  -- it, so that units above the limit take no memory.
+  function log.charge(s, date, cost, is_alone)
+    local longest = s.cursors[1]
+    for i = 2, s.count do
+      longest = s.cursors[i].window > longest.window and s.cursors[i] or longest
+    end
+    if is_alone and join(s, longest, date, cost) then
+      return
+    end
     log.take(s, date, cost)
     for _, c in ipairs(s.cursors) do
       advance(s, c)
@@ -355,7 +365,8 @@ windows[76] = function(kit)
     end
   end
 
-  log.give_back = log_refund(kit, codes, blocks, code_at, {
+  log.give_back, join = log_refund(kit, codes, blocks, code_at, {
+    OPEN_MAX = OPEN_MAX,
     front = front,
     advance = advance,
     gather = gather,

@@ -167,12 +167,21 @@ local function log_blocks(kit, code_at)
     end
   end
 
-  -- Moves the records from `from` up to `to` to the latter, which has this tick.
+  -- Makes the units of the block with the code at `place` unknown.
+  function blocks.forget_units(s, place)
+    local k = after(s, place)
+    if k <= s.records then
+      local tick, there = blocks.get(s, k)
+      set(s, k, tick, there, MANY)
+    end
+  end
+
+  -- Moves the records from `from` to `to`, included, to the latter, which has this tick.
   function blocks.move(s, from, to, tick)
     local k = after(s, from - 1)
     while k <= s.records do
       local _, place, units = blocks.get(s, k)
-      if place >= to then
+      if place > to then
         break
       end
       set(s, k, tick, to, units)

@@ -17,7 +17,9 @@ repeat
   -- Check, shadow and peek, and a charge that is recorded now.
   if op < 64 or (op > 67 and op ~= 69) then
     break
-  elseif op == 69 then
+  end
+  local quota = limit
+  if op == 69 then
     limit = math.huge
   end
   local key = KEYS[i]
@@ -117,7 +119,8 @@ repeat
     end
   end
 
-  if op == 69 and used + cost > 9007199254740991 then
+  if op == 69 and (used + cost > 9007199254740991 or used - open >= quota) then
+    -- Above the limit, units join the newest entry: see log.lua.
     break
   elseif used + cost > limit or op == 67 then
     local wait = 0

@@ -1,4 +1,5 @@
--- Refunds units of a log. Codes are changed in place, so that nothing else has to move.
+-- Refunds units of a log, and joins units above the limit to its newest entry. Codes are changed in
+-- place, so that nothing else has to move.
 --
 -- KEYS, ARGV and reply: see log.lua.
 -- Stored: an entry that loses some of its units keeps its length, because the bytes of its units
@@ -26,24 +27,29 @@ local function log_refund(kit, codes, blocks, code_at, own)
     end
   end
 
-  -- Removes the entries after one up to a position: that one gets their gap, and nothing else
-  -- moves. A gap above 15551 or 2^24 may need more bytes than there are. Then everything is
-  -- rewritten, and later codes move.
-  local function erase(s, previous, to, gap, to_tick)
-    local code, room = codes.write(previous.units, previous.gap + gap), to - previous.place
-    blocks.move(s, previous.place + 1, to, to_tick)
+  -- Replaces the codes between two positions. Those after them do not move, unless the new ones are
+  -- longer. Then everything is rewritten.
+  local function replace(s, from, to, code, to_tick)
+    local room = to - from
+    blocks.move(s, from + 1, to, to_tick)
     if #code <= room then
-      edit(s, previous.place, code .. string.rep('\255', room - #code))
+      edit(s, from, code .. string.rep('\255', room - #code))
       return
     end
     local more = #code - room
     blocks.slide(s, to, more)
     own.gather(s)
-    s.text = sub(s.text, 1, previous.place - s.base) .. code .. sub(s.text, to - s.base + 1)
+    s.text = sub(s.text, 1, from - s.base) .. code .. sub(s.text, to - s.base + 1)
     for _, c in ipairs(s.cursors) do
       c.place = c.place >= to and c.place + more or c.place
     end
     own.rebase(s, s.start)
+  end
+
+  -- Removes the entries after one up to a position: that one gets their gap, and nothing else
+  -- moves. A gap above 15551 or 2^24 may need more bytes than there are.
+  local function erase(s, previous, to, gap, to_tick)
+    replace(s, previous.place, to, codes.write(previous.units, previous.gap + gap), to_tick)
   end
 
   -- Returns the first entry at or after `tick` that has units: its position and tick, the entry
@@ -64,8 +70,67 @@ local function log_refund(kit, codes, blocks, code_at, own)
     return s.stop, s.last, previous, is_first
   end
 
+  -- Returns the last code before the newest entry with units, and its units.
+  local function newest(s, all)
+    local place, tick = blocks.before(s, s.last, all.place, all.tick)
+    local before, code, newest_tick, sum = nil, nil, nil, 0
+    local function see(units, here)
+      if units > 0 and here == newest_tick then
+        sum = sum + units
+      elseif units > 0 then
+        before, newest_tick, sum = code, here, units
+      end
+    end
+    while place < s.stop do
+      local units, gap, behind = code_at(s, place)
+      see(units, tick)
+      if units > 0 or gap > 0 then
+        code = { place = place, units = units, tick = tick }
+      end
+      place, tick = behind, tick + gap
+    end
+    see(s.open, s.last)
+    return before, sum
+  end
+
+  -- Joins units to the newest entry, which moves to `date`, if quota `c` is used up without it.
+  -- Otherwise returns false and does nothing.
+  local function join(s, c, date, cost)
+    local most = math.max(c.limit, 1)
+    if s.edits or (c.high == 0 and c.low <= most) then
+      return false
+    end
+    local previous, units = newest(s, own.front(s))
+    local high, low = kit.minus(c.high, c.low, units)
+    if not previous or units >= kit.HUGE or (high == 0 and low < most) then
+      return false
+    end
+    date = math.max(date, s.last)
+    local total = math.min(units + cost, kit.HUGE - 1)
+    local code = codes.write(previous.units, date - previous.tick)
+    local place = previous.place + #code
+    s.open = total
+    if total > own.OPEN_MAX then
+      code, s.open = code .. codes.write(total - 1, 0), 1
+    end
+    s.edits = {}
+    -- The units of the block have to be read, because they include those of the entry.
+    blocks.forget_units(s, previous.place)
+    replace(s, previous.place, s.stop, code, date)
+    s.last, s.seen = date, s.now
+    for _, cursor in ipairs(s.cursors) do
+      if cursor.place > previous.place then
+        cursor.place, cursor.tick = math.min(place, s.stop), date
+      end
+      -- The entry had left the windows that count nothing.
+      local more = cursor.high == 0 and cursor.low == 0 and total or total - units
+      cursor.high, cursor.low = kit.plus(cursor.high, cursor.low, more)
+    end
+    return true
+  end
+
   -- Removes up to `units` from the first entries at or after `tick`.
-  return function(s, tick, units)
+  local function give_back(s, tick, units)
     local all = own.front(s)
     if
       units == 0
@@ -141,4 +206,6 @@ local function log_refund(kit, codes, blocks, code_at, own)
     end
     return units - left + open
   end
+
+  return give_back, join
 end

@@ -142,7 +142,7 @@ local function charge(s)
       at = at + CHARGE_BYTES
     end
     if s.date - age > s.now - s.keep then
-      s.window.charge(s, s.date - age, units)
+      s.window.charge(s, s.date - age, units, s.of == 0)
       recorded, s.changed = kit.add(recorded, units), true
     end
   end

@@ -34,6 +34,9 @@ enum Share {
     Nothing,
 }
 
+/// The maximum number of units of one entry above the limit.
+const UNITS_MAX: u64 = (1 << 53) - 1;
+
 impl ListModel {
     /// Creates an empty list.
     pub fn new(counting: Counting) -> Self {
@@ -79,6 +82,24 @@ impl Model for ListModel {
             Some((last, sum)) if *last == at => *sum = sum.saturating_add(units),
             _ => self.entries.push((at, units)),
         }
+    }
+
+    fn charge(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) {
+        let longest = quotas.iter().map(|quota| quota.window).max();
+        let quota = quotas.iter().find(|quota| Some(quota.window) == longest);
+        let newest = self.entries.last().copied();
+        let (Counting::Log, Some(quota), Some((last, joined))) = (self.counting, quota, newest)
+        else {
+            return self.record(quotas, at, units);
+        };
+        let counts = |at: u64| self.share(*quota, now, at) == Share::Whole;
+        let before = self.entries.iter().filter(|(at, _)| *at != last && counts(*at));
+        let before: u128 = before.map(|(_, units)| u128::from(*units)).sum();
+        if !counts(last) || before < u128::from(quota.limit.max(1)) {
+            return self.record(quotas, at, units);
+        }
+        self.entries.pop();
+        self.record(quotas, at.max(last), (units + joined).min(UNITS_MAX));
     }
 
     fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64 {

@@ -48,6 +48,13 @@ pub trait Model: fmt::Debug {
     /// Records `units` at `at`, whether they fit or not.
     fn record(&mut self, quotas: &[TickQuota], at: u64, units: u64);
 
+    /// Records units without a check, at `at`. In a log whose longest quota is used up without the
+    /// newest entry, they join that entry at the later tick.
+    fn charge(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) {
+        let _ = now;
+        self.record(quotas, at, units);
+    }
+
     /// Refunds up to `units` recorded at `at` if they still count at `now`. Returns their number.
     fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64;
 

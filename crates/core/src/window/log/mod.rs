@@ -14,6 +14,7 @@ mod body;
 mod code;
 mod codes;
 mod cursor;
+mod debt;
 mod give_back;
 mod merge;
 mod size;
@@ -191,6 +192,10 @@ impl Window for Log {
         }
         self.units = units;
         date
+    }
+
+    fn charge(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) {
+        self.charge_joined(limits, moment, cost, account);
     }
 
     fn seed(&mut self, limits: &Limits, moment: Moment, units: &[u64], account: &Account) {

@@ -163,6 +163,23 @@ impl WideLog {
         units - left
     }
 
+    /// Returns the units of the entries from tick `since` on: of all but the newest, and of the newest.
+    pub(super) fn newest_from(&self, since: u64) -> (u64, u64) {
+        if self.units == 0 || self.last < since {
+            return (0, 0);
+        }
+        let mut before = 0u64;
+        for chunk in self.chunks.iter().rev() {
+            if chunk.first >= since {
+                before = before.saturating_add(chunk.units);
+                continue;
+            }
+            let counted = chunk.walk().filter(|(tick, _)| *tick >= since);
+            return (counted.fold(before, |sum, (_, units)| sum.saturating_add(units)), self.open);
+        }
+        (before, self.open)
+    }
+
     /// Removes and returns all entries at or after `tick`.
     pub(super) fn split_off(&mut self, tick: u64, account: &Account) -> Vec<(u64, u64)> {
         let mut tail = Vec::new();

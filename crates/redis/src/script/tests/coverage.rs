@@ -105,6 +105,8 @@ fn drive() {
     charge::long_capped_log_is_exact_to_a_quantum();
     charge::charges_older_than_every_window_are_not_recorded();
     charge::charges_may_exceed_the_limit();
+    charge::units_above_the_limit_join_the_newest_entry_as_in_memory();
+    charge::units_join_the_newest_entry_of_a_long_log();
     damage::damaged_values_return_a_slidegate_error_or_a_reply();
     damage::log_damaged_at_any_byte_returns_a_slidegate_error_or_a_reply();
     damage::log_cut_anywhere_returns_a_slidegate_error_or_a_reply();

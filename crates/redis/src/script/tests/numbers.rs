@@ -17,7 +17,8 @@ fn used(caller: &mut Caller, now: Duration, limits: &ScriptLimits) -> u64 {
 #[test]
 pub(super) fn debt_beyond_two_to_the_53_is_exact_in_a_log() {
     let mut caller = Caller::start();
-    let debt = [charge(MOST, 0)];
+    // Units that are alone would join the newest entry.
+    let debt = [charge(MOST - 1, 0), charge(1, 0)];
     for quotas in [&[(5, 60_000)][..], &[(5, 60_000), (7, 90_000)]] {
         caller.flush();
         let limits = limits(Algorithm::Log, quotas);
@@ -39,7 +40,8 @@ pub(super) fn debt_beyond_two_to_the_53_is_exact_in_a_log() {
 pub(super) fn capped_log_that_cannot_merge_collapses() {
     let mut caller = Caller::start();
     let capped = limits(Algorithm::LogCapped { bytes_max: 64 }, &[(5, 60_000)]);
-    let debt = [charge(MOST, 0)];
+    // Units that are alone would join the newest entry.
+    let debt = [charge(MOST - 1, 0), charge(1, 0)];
     let mut charged = 0;
     for step in 0..30 {
         let now = START + ms(step * 1000);
@@ -56,7 +58,7 @@ pub(super) fn capped_log_that_cannot_merge_collapses() {
     for step in 0..30 {
         let now = START + ms(step * 1000);
         let units = if step % 3 == 0 { 7 } else { MOST };
-        let charges = [charge(units, 0)];
+        let charges = [charge(units - 1, 0), charge(1, 0)];
         let _ = caller.run(now, "k", &capped, Op::Charge { charges: &charges }).unwrap();
     }
     let now = START + ms(29_000);
