@@ -22,9 +22,8 @@ pub(crate) struct PortableReceipt {
     units: u64,
     epoch: u16,
     tick: u64,
-    /// Distinguishes receipts of the same tick, so that the use of each can be remembered. Receipts of
-    /// older versions have none.
-    number: Option<u64>,
+    /// Identifies the receipt, and the process that issued it.
+    number: u64,
 }
 
 /// Ten bytes for each 64-bit number and three for the 16-bit one, rounded up to groups of three.
@@ -33,10 +32,30 @@ const BYTES_MAX: usize = 33;
 /// The longest text.
 pub(crate) const TEXT_MAX: usize = BYTES_MAX / 3 * 4;
 
-/// The number of the next receipt. Each process starts somewhere else, so that numbers from before a
-/// restart do not come again.
-static NEXT: LazyLock<AtomicU64> =
-    LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) >> 16));
+/// The numbers of the receipts that this process issued. Each process starts at another number, so
+/// that numbers of an earlier run or of another daemon are not among them.
+static ISSUED: LazyLock<IssuedNumbers> = LazyLock::new(IssuedNumbers::new);
+
+struct IssuedNumbers {
+    first: u64,
+    next: AtomicU64,
+}
+
+impl IssuedNumbers {
+    fn new() -> Self {
+        let first = RandomState::new().hash_one(()) >> 1;
+        Self { first, next: AtomicU64::new(first) }
+    }
+
+    fn issue(&self) -> u64 {
+        // Only uniqueness matters.
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn has(&self, number: u64) -> bool {
+        (self.first..self.next.load(Ordering::Relaxed)).contains(&number)
+    }
+}
 
 impl PortableReceipt {
     /// Returns the receipt of a decision. A degraded decision has none: its units were not recorded in
@@ -47,41 +66,34 @@ impl PortableReceipt {
 
     fn new(receipt: &Receipt) -> Self {
         let (units, epoch, tick) = (receipt.units(), receipt.epoch(), receipt.tick());
-        // Only uniqueness matters.
-        Self { units, epoch, tick, number: Some(NEXT.fetch_add(1, Ordering::Relaxed)) }
+        Self { units, epoch, tick, number: ISSUED.issue() }
     }
 
     /// Returns to `gate` the units that earlier uses of the receipt left, and returns their number.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not reply. Nothing is remembered then.
+    /// Returns an error if the store did not reply. The units may have been returned, so the receipt
+    /// returns no more.
     pub(crate) async fn refund(
         self,
         gate: &Gate,
         key: &[u8],
         tier: Option<TierId>,
     ) -> Result<u64, Error> {
-        let Ok(claim) = Claim::new(self.number, self.units) else { return Ok(0) };
-        let ReceiptUse { left, charged } = claim.before();
-        if left == 0 {
-            return Ok(0);
-        }
-        let refunded = gate.refund(key, tier, self.over(left, gate, key)).await?;
-        claim.conclude(ReceiptUse {
-            left: left.saturating_sub(refunded),
-            charged: charged.saturating_sub(refunded),
-        });
-        Ok(refunded)
+        let Ok(mut claim) = Claim::new(self.number, self.unused()) else { return Ok(0) };
+        let left = claim.receipt.left;
+        self.give_back(&mut claim, left, gate, key, tier).await
     }
 
     /// Corrects what the receipt charged to `actual`, and returns how many units are charged in all. The
-    /// same settlement again changes nothing and returns the same. A receipt of which nothing is
-    /// charged any more is void.
+    /// same settlement again changes nothing and returns the same. Units that are recorded in addition
+    /// to those of the receipt are not returned by a later settlement.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not reply. Nothing is remembered then.
+    /// Returns an error if the store did not reply. Units may have been returned, so the receipt returns
+    /// no more; or recorded, and they are recorded again if the settlement is repeated.
     pub(crate) async fn settle(
         self,
         gate: &Gate,
@@ -89,29 +101,47 @@ impl PortableReceipt {
         tier: Option<TierId>,
         actual: u64,
     ) -> Result<u64, Error> {
-        let claim = match Claim::new(self.number, self.units) {
+        let mut claim = match Claim::new(self.number, self.unused()) {
             Ok(claim) => claim,
             Err(ReceiptUse { charged, .. }) => return Ok(charged),
         };
-        let ReceiptUse { left, charged } = claim.before();
-        let after = if charged == 0 {
-            ReceiptUse { left, charged }
+        let ReceiptUse { left, charged } = claim.receipt;
+        if actual > charged {
+            let more = gate.charge(key, tier, actual - charged).await?;
+            claim.receipt.charged = charged.saturating_add(more);
         } else if actual < charged {
-            let wanted = left.saturating_sub(charged - actual);
-            let kept = match left {
-                0 => 0,
-                _ => gate.settle(key, tier, self.over(left, gate, key), wanted).await?,
-            };
-            ReceiptUse { left: kept, charged: charged - left.saturating_sub(kept) }
-        } else {
-            // Debt is recorded now, so it is not a part of what can be refunded.
-            let base = left.max(1);
-            let wanted = base.saturating_add(actual - charged);
-            let total = gate.settle(key, tier, self.over(base, gate, key), wanted).await?;
-            ReceiptUse { left, charged: charged.saturating_add(total.saturating_sub(base)) }
-        };
-        claim.conclude(after);
-        Ok(after.charged)
+            self.give_back(&mut claim, left.min(charged - actual), gate, key, tier).await?;
+        }
+        Ok(claim.receipt.charged)
+    }
+
+    /// Returns units to `gate`, and returns their number. Units that were perhaps returned are not
+    /// returned again: they could be those of another request.
+    async fn give_back(
+        self,
+        claim: &mut Claim,
+        units: u64,
+        gate: &Gate,
+        key: &[u8],
+        tier: Option<TierId>,
+    ) -> Result<u64, Error> {
+        let ReceiptUse { left, charged } = claim.receipt;
+        if units == 0 {
+            return Ok(0);
+        }
+        claim.receipt.left = 0;
+        let given = gate.refund(key, tier, self.over(units, gate, key)).await?;
+        // If only a part was there, no more of it will be.
+        let left = if given == units { left - units } else { 0 };
+        claim.receipt = ReceiptUse { left, charged: charged.saturating_sub(given) };
+        Ok(given)
+    }
+
+    /// Returns the state of a receipt that was not used before. One of an earlier run, or of another
+    /// daemon, may have been used there, so it returns nothing.
+    fn unused(self) -> ReceiptUse {
+        let left = if ISSUED.has(self.number) { self.units } else { 0 };
+        ReceiptUse { left, charged: self.units }
     }
 
     /// A receipt over `units` for a key of a gate.
@@ -123,8 +153,7 @@ impl PortableReceipt {
     pub(crate) fn encode(self, text: &mut [u8; TEXT_MAX]) -> &[u8] {
         let mut bytes = [0; BYTES_MAX];
         let mut len = 0;
-        let numbers = [Some(self.units), Some(self.epoch.into()), Some(self.tick), self.number];
-        for mut number in numbers.into_iter().flatten() {
+        for mut number in [self.units, self.epoch.into(), self.tick, self.number] {
             while number > 0x7f {
                 bytes[len] = (number & 0x7f) as u8 | 0x80;
                 len += 1;
@@ -149,7 +178,7 @@ impl PortableReceipt {
         let units = take_number(&mut rest)?;
         let epoch = u16::try_from(take_number(&mut rest)?).ok()?;
         let tick = take_number(&mut rest)?;
-        let number = if rest.is_empty() { None } else { Some(take_number(&mut rest)?) };
+        let number = take_number(&mut rest)?;
         let is_valid = rest.is_empty() && Cost::new(units).is_ok();
         is_valid.then_some(Self { units, epoch, tick, number })
     }

@@ -7,16 +7,9 @@ fn text(receipt: PortableReceipt) -> String {
     String::from_utf8(receipt.encode(&mut [0; TEXT_MAX]).to_vec()).unwrap()
 }
 
-#[test]
-fn receipts_of_older_versions_are_read() {
-    let receipt = PortableReceipt { units: 1, epoch: 0, tick: 1_700_000_000_123, number: None };
-    assert_eq!(text(receipt), "AQD70JX_vDE");
-    assert_eq!(PortableReceipt::parse("AQD70JX_vDE"), Some(receipt));
-}
-
 proptest! {
     #[test]
-    fn text_round_trips(units in 1..1u64 << 53, epoch: u16, tick: u64, number: Option<u64>) {
+    fn text_round_trips(units in 1..1u64 << 53, epoch: u16, tick: u64, number: u64) {
         let receipt = PortableReceipt { units, epoch, tick, number };
         prop_assert!(text(receipt).len() <= TEXT_MAX);
         prop_assert_eq!(PortableReceipt::parse(&text(receipt)), Some(receipt));
@@ -34,7 +27,7 @@ proptest! {
 #[test]
 fn malformed_text_is_refused() {
     let long = "A".repeat(TEXT_MAX + 1);
-    for word in ["", "A", "AQ", "AQD70JX_vD", "AQD70JX_vDF", "AAD7sMDMvDE", &long] {
+    for word in ["", "A", "AQ", "AQD70JX_vDE", "AQD70JX_vDF", "AAD7sMDMvDEB", &long] {
         assert_eq!(PortableReceipt::parse(word), None, "{word}");
     }
 }

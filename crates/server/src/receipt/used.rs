@@ -24,64 +24,68 @@ struct UsedReceipts {
     by_number: HashMap<u64, Entry>,
     /// The same numbers, oldest first.
     order: VecDeque<u64>,
+    /// The largest number that was forgotten. A receipt up to it may have been used.
+    forgotten: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     after: ReceiptUse,
     is_in_use: bool,
+    /// Whether this process issued it.
+    is_own: bool,
 }
 
-/// The exclusive use of a receipt. Dropped before [`conclude`](Claim::conclude), nothing is remembered of
-/// it.
+/// The exclusive use of a receipt. What it left when it is dropped is remembered.
 #[derive(Debug)]
 pub(super) struct Claim {
-    number: Option<u64>,
-    before: ReceiptUse,
+    number: u64,
+    pub(super) receipt: ReceiptUse,
 }
 
 impl Claim {
-    /// Claims the receipt of this number over `units`. A receipt without a number can always be claimed.
+    /// Claims the receipt of this number, which is `unused` unless a use is remembered.
     ///
     /// # Errors
     ///
     /// If another request is using it: what the uses before that left.
-    pub(super) fn new(number: Option<u64>, units: u64) -> Result<Self, ReceiptUse> {
-        let unused = ReceiptUse { left: units, charged: units };
-        let Some(number) = number else { return Ok(Self { number: None, before: unused }) };
-        let mut used = USED.lock();
-        if let Some(entry) = used.by_number.get_mut(&number) {
+    pub(super) fn new(number: u64, unused: ReceiptUse) -> Result<Self, ReceiptUse> {
+        USED.lock().claim(number, unused)
+    }
+}
+
+impl UsedReceipts {
+    fn claim(&mut self, number: u64, mut unused: ReceiptUse) -> Result<Claim, ReceiptUse> {
+        if let Some(entry) = self.by_number.get_mut(&number) {
             if entry.is_in_use {
                 return Err(entry.after);
             }
             entry.is_in_use = true;
-            return Ok(Self { number: Some(number), before: entry.after });
+            return Ok(Claim { number, receipt: entry.after });
         }
-        while used.order.len() >= USED_MAX {
-            let oldest = used.order.pop_front();
-            oldest.and_then(|oldest| used.by_number.remove(&oldest));
+        if self.forgotten.is_some_and(|forgotten| number <= forgotten) {
+            unused.left = 0;
         }
-        used.by_number.insert(number, Entry { after: unused, is_in_use: true });
-        used.order.push_back(number);
-        Ok(Self { number: Some(number), before: unused })
-    }
-
-    /// Returns what the uses so far left.
-    pub(super) fn before(&self) -> ReceiptUse {
-        self.before
-    }
-
-    /// Remembers what this use left.
-    pub(super) fn conclude(mut self, after: ReceiptUse) {
-        self.before = after;
+        while self.order.len() >= USED_MAX {
+            let Some(oldest) = self.order.pop_front() else { break };
+            let entry = self.by_number.remove(&oldest);
+            // Numbers of other processes return nothing anyway.
+            if entry.is_some_and(|entry| entry.is_own) {
+                self.forgotten = self.forgotten.max(Some(oldest));
+            }
+        }
+        let is_own = unused.left > 0;
+        self.by_number.insert(number, Entry { after: unused, is_in_use: true, is_own });
+        self.order.push_back(number);
+        Ok(Claim { number, receipt: unused })
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let Some(number) = self.number else { return };
-        if let Some(entry) = USED.lock().by_number.get_mut(&number) {
-            *entry = Entry { after: self.before, is_in_use: false };
+        if let Some(entry) = USED.lock().by_number.get_mut(&self.number) {
+            entry.after = self.receipt;
+            entry.is_in_use = false;
         }
     }
 }
@@ -90,26 +94,38 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_receipt_is_used_by_one_request_at_a_time_and_continues_where_it_was() {
-        let number = Some(u64::MAX);
-        let unused = ReceiptUse { left: 5, charged: 5 };
-        drop(Claim::new(number, 5).unwrap());
-        let claim = Claim::new(number, 5).unwrap();
-        assert_eq!(claim.before(), unused);
-        assert_eq!(Claim::new(number, 5).unwrap_err(), unused);
-        let after = ReceiptUse { left: 2, charged: 3 };
-        claim.conclude(after);
-        assert_eq!(Claim::new(number, 5).unwrap().before(), after);
-        assert!(Claim::new(None, 5).is_ok() && Claim::new(None, 5).is_ok());
+    fn unused(units: u64) -> ReceiptUse {
+        ReceiptUse { left: units, charged: units }
     }
 
     #[test]
-    fn the_number_of_remembered_receipts_is_bounded() {
+    fn a_receipt_is_used_by_one_request_at_a_time_and_continues_where_it_was() {
+        let number = u64::MAX;
+        drop(Claim::new(number, unused(5)).unwrap());
+        let mut claim = Claim::new(number, unused(5)).unwrap();
+        assert_eq!(claim.receipt, unused(5));
+        assert_eq!(Claim::new(number, unused(5)).unwrap_err(), unused(5));
+        claim.receipt = ReceiptUse { left: 2, charged: 3 };
+        drop(claim);
+        assert_eq!(
+            Claim::new(number, unused(5)).unwrap().receipt,
+            ReceiptUse { left: 2, charged: 3 }
+        );
+    }
+
+    #[test]
+    fn forgotten_receipts_return_nothing_and_their_number_is_bounded() {
+        let mut used = UsedReceipts::default();
+        let first = 1 << 40;
         for number in 0..USED_MAX as u64 + 10 {
-            drop(Claim::new(Some(number), 1).unwrap());
+            let claim = used.claim(first + number, unused(1)).unwrap();
+            core::mem::forget(claim);
         }
-        let used = USED.lock();
         assert!(used.order.len() <= USED_MAX && used.by_number.len() <= USED_MAX);
+        for (number, left) in [(first, 0), (first + 9, 0), (first + USED_MAX as u64 + 10, 1)] {
+            let claim = used.claim(number, unused(1)).unwrap();
+            assert_eq!(claim.receipt.left, left);
+            core::mem::forget(claim);
+        }
     }
 }

@@ -29,31 +29,22 @@ fn a_restart_forgives_nothing() {
     assert_eq!(daemon.allowed("api", "k", 60), 40);
 }
 
-// Clients keep receipts while the daemon restarts. After a crash, a receipt that was issued after the
-// last snapshot must not return units that were taken later.
+// What was done with a receipt is forgotten when the daemon stops. A receipt that returned its units
+// must not return those of later requests.
 #[test]
-fn receipts_survive_a_restart_and_are_void_after_a_crash_that_lost_their_units() {
+fn receipts_are_void_after_a_restart() {
     let folder = Folder::new("receipts");
     let path = folder.write("limits.yaml", &config(&folder, "").replace("1s", "1h"));
     let daemon = Daemon::with_config(&path);
     let receipts: Vec<String> = (0..50).map(|_| receipt(&daemon)).collect();
-    assert!(daemon.terminate().0.success());
-
-    let daemon = Daemon::with_config(&path);
     let refunded: u64 = receipts[..25].iter().map(|receipt| refund(&daemon, receipt)).sum();
     assert_eq!(refunded, 25);
+    assert_eq!(daemon.allowed("api", "k", 25), 25);
     assert!(daemon.terminate().0.success());
 
     let daemon = Daemon::with_config(&path);
-    let lost: Vec<String> = (0..10).map(|_| receipt(&daemon)).collect();
-    daemon.kill();
-
-    let daemon = Daemon::with_config(&path);
-    assert_eq!(daemon.allowed("api", "k", 10), 10);
-    assert_eq!(lost.iter().map(|receipt| refund(&daemon, receipt)).sum::<u64>(), 0);
-    let refunded: u64 = receipts[25..].iter().map(|receipt| refund(&daemon, receipt)).sum();
-    assert_eq!(refunded, 25);
-    assert_eq!(daemon.allowed("api", "k", 100), 90);
+    assert_eq!(receipts.iter().map(|receipt| refund(&daemon, receipt)).sum::<u64>(), 0);
+    assert_eq!(daemon.allowed("api", "k", 100), 50);
 }
 
 fn call(daemon: &Daemon, operation: &str, more: &str) -> Value {

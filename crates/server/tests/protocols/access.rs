@@ -41,8 +41,8 @@ async fn api(access: Access, names: HostNames) -> Running {
 /// The statuses of requests that check, look and change, with these fields.
 async fn statuses(server: &Running, fields: &str) -> [Vec<u16>; 3] {
     let check = json!({"policy": "api", "key": "k"});
-    let receipt = json!({"policy": "api", "key": "k", "receipt": "BQG1mZiSnjQ"});
-    let settle = json!({"policy": "api", "key": "k", "receipt": "BQG1mZiSnjQ", "actual": 1});
+    let receipt = json!({"policy": "api", "key": "k", "receipt": "BQG1mZiSnjQB"});
+    let settle = json!({"policy": "api", "key": "k", "receipt": "BQG1mZiSnjQB", "actual": 1});
     let asks = json!({"asks": [check]});
     let groups = [
         vec![

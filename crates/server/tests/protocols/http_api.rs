@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use slidegate::{Algorithm, Quota};
 use slidegate_server::spec::{CandidateSpec, PolicySpec, Rollout, Spec};
@@ -286,7 +288,7 @@ async fn what_was_taken_can_be_looked_at_given_back_and_settled() {
     assert_eq!(client.post("/v1/reset", &who).await.json()["reset"], false);
     assert_eq!(client.post("/v1/usage", &who).await.json()["quotas"][0]["used"], 0);
 
-    for receipt in ["", "not a word", "AQD70JX_vDE=", "AAD70JX_vDE"] {
+    for receipt in ["", "not a word", "AQD70JX_vDE", "AQD70JX_vDEB=", "AAD70JX_vDEB"] {
         let answer = client.post("/v1/refund", &with("receipt", json!(receipt))).await;
         assert_problem(&answer, 400, &["receipt", "of an allowed check"]);
     }
@@ -497,8 +499,40 @@ async fn a_second_settlement_or_refund_changes_nothing_and_says_what_is_charged(
     }
     settle = with("receipt", &one["receipt"]);
     settle["actual"] = json!(5);
-    assert_eq!(client.post("/v1/settle", &settle).await.json()["charged"], 0);
-    assert_eq!(client.post("/v1/usage", &who).await.json()["quotas"][0]["used"], 0);
+    // Work that was done after all is recorded, and a receipt returns no more than its own units.
+    assert_eq!(client.post("/v1/settle", &settle).await.json()["charged"], 5);
+    assert_eq!(client.post("/v1/usage", &who).await.json()["quotas"][0]["used"], 5);
+    settle["actual"] = json!(0);
+    assert_eq!(client.post("/v1/settle", &settle).await.json()["charged"], 5);
+}
+
+// The use of a receipt is remembered by the daemon that issued it, and until it stops. Another one
+// would return the units of later requests.
+#[tokio::test]
+async fn receipts_of_another_daemon_return_nothing() {
+    let (server, _) = api(&spec()).await;
+    let mut client = Client::connect(server.address).await;
+    let who = json!({"policy": "api", "key": "eve"});
+    let taken = client.post("/v1/check", &who).await.json();
+    let other = of_another_daemon(taken["receipt"].as_str().unwrap());
+    let mut body = json!({"policy": "api", "key": "eve", "receipt": other});
+    assert_eq!(client.post("/v1/refund", &body).await.json()["refunded"], 0);
+    for (actual, charged) in [(0, 1), (2, 2), (2, 2), (0, 2)] {
+        body["actual"] = json!(actual);
+        assert_eq!(client.post("/v1/settle", &body).await.json()["charged"], charged);
+        assert_eq!(client.post("/v1/usage", &who).await.json()["quotas"][0]["used"], charged);
+    }
+}
+
+/// The same receipt with another number.
+fn of_another_daemon(receipt: &str) -> String {
+    let mut bytes = URL_SAFE_NO_PAD.decode(receipt).unwrap();
+    // Units, epoch and tick: each ends with a byte below 128.
+    let mut ends = bytes.iter().enumerate().filter(|(_, byte)| **byte < 0x80);
+    let end = ends.nth(2).unwrap().0;
+    bytes.truncate(end + 1);
+    bytes.push(1);
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 #[tokio::test]
@@ -507,7 +541,7 @@ async fn an_array_in_place_of_an_object_is_refused() {
     let mut client = Client::connect(server.address).await;
     for (path, body) in [
         ("/v1/check", json!(["api", "erin", null, 1])),
-        ("/v1/refund", json!(["api", "erin", null, "AQD70JX_vDE"])),
+        ("/v1/refund", json!(["api", "erin", null, "AQD70JX_vDEB"])),
         ("/v1/batch", json!([[{"policy": "api", "key": "erin"}]])),
         ("/v1/batch", json!({"asks": [["api", "erin", null, 1]]})),
         ("/v1/check_all", json!({"asks": [["api", "erin", null, 1]]})),
