@@ -102,7 +102,7 @@ async fn handle(
             if request.method() != Method::POST {
                 return Err(ApiError::wrong_method(request.method().as_str(), path, "POST"));
             }
-            reload(state).await
+            reload(state, may_remove(request)?).await
         }
         path => {
             let Some((_, write)) = state.pages.iter().find(|(name, _)| *name == path) else {
@@ -140,14 +140,26 @@ fn version() -> Reply {
     reply::plain(&json!({"name": "slidegate", "version": env!("CARGO_PKG_VERSION")}))
 }
 
+/// Returns whether a reload may remove limits in force.
+fn may_remove(request: &Request<Incoming>) -> Result<bool, ApiError> {
+    match request.uri().query() {
+        None | Some("" | "allow_removed=false") => Ok(false),
+        Some("allow_removed=true") => Ok(true),
+        Some(_) => {
+            let detail = "unknown query: use `allow_removed=true`, or none";
+            Err(ApiError::new(ApiErrorKind::Malformed, detail))
+        }
+    }
+}
+
 /// Reloads the configuration on a separate thread.
-async fn reload(state: &AdminState) -> Result<Reply, ApiError> {
+async fn reload(state: &AdminState, may_remove: bool) -> Result<Reply, ApiError> {
     let Some(reload) = state.reload.clone() else {
         let detail = "no configuration file to reload: start the daemon with --config";
         return Err(ApiError::new(ApiErrorKind::NotReloaded, detail));
     };
     let failed = |_| ApiError::new(ApiErrorKind::Failed, "reading the configuration panicked");
-    match tokio::task::spawn_blocking(move || reload()).await.map_err(failed)? {
+    match tokio::task::spawn_blocking(move || reload(may_remove)).await.map_err(failed)? {
         Ok(message) => Ok(reply::plain(&json!({"reloaded": true, "message": message}))),
         // The current configuration is kept.
         Err(reason) => Err(ApiError::new(ApiErrorKind::NotReloaded, reason)),

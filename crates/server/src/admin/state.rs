@@ -13,7 +13,7 @@ use crate::http::Connections;
 use crate::http::error::{ApiError, ApiErrorKind};
 
 /// Reloads the configuration. Returns a description of the result, or the errors.
-pub type Reload = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
+pub type Reload = Arc<dyn Fn(bool) -> Result<String, String> + Send + Sync>;
 
 /// Adds metrics to a page.
 pub type MetricsSource = Arc<dyn Fn(&mut Page) + Send + Sync>;

@@ -67,6 +67,7 @@ impl Loaded {
     pub fn settings_changed_since(&self, other: &Self) -> Vec<String> {
         let needs_restart = |path: &str| match path {
             "allow_empty"
+            | "allow_removed"
             | "access.anonymous"
             | "admin.token_file"
             | "envoy.failure_mode"

@@ -25,9 +25,12 @@ section! {
         /// The version of this format.
         key slidegate = Whole(1, 1), absent "the format is detected from the other keys",
             example "1";
-        /// Whether a reload may remove all policies, all domains or all rules. By default such a
-        /// reload is rejected, because an empty file is usually a mistake.
+        /// Whether a reload may remove any limits. By default such a reload is rejected, because an
+        /// incomplete file or directory is usually a mistake.
         allow_empty: bool = Flag, default "false", example "true";
+        /// The limits that a reload may remove, as the error of a rejected reload names them.
+        allow_removed: Vec<String> = List(&Leaf(&TEXT), 1000), default "[]",
+            example "[policy old, limit shop.user]";
         /// The addresses of the listeners.
         listen: ListenSettings = Section(&LISTEN), absent "all listeners on loopback",
             example "{http: 0.0.0.0:8080, resp: off}";

@@ -289,7 +289,7 @@ fn admin_state(
         ],
         listeners,
         reloads: Arc::clone(services.reloader.reloads()),
-        reload: Some(Arc::new(move || reloader.reload())),
+        reload: Some(Arc::new(move |may_remove| reloader.reload(may_remove))),
         is_ending: Arc::clone(services.is_ending),
         ..AdminState::new(Arc::clone(services.engine), access)
     }

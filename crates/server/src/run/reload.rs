@@ -14,6 +14,10 @@ use crate::admin::{Access as AdminAccess, ResultCounts, reloads};
 use crate::config::{InvalidConfig, Loaded, Settings};
 use crate::dashboard::ConfigView;
 use crate::engine::Engine;
+use crate::spec::LimitNames;
+
+/// The maximum number of removed limits that an error lists.
+const LISTED: usize = 10;
 
 /// Loads the configuration again.
 type LoadConfiguration = dyn Fn() -> Result<Loaded, Box<InvalidConfig>> + Send + Sync;
@@ -83,18 +87,21 @@ impl Reloader {
         Self { engine, load: Box::new(load), started_with, watched, secrets, reloads, view, turn }
     }
 
-    /// Reloads once. Returns a message for the operator.
-    pub(super) fn reload(&self) -> Result<String, String> {
+    /// Reloads once. Returns a message for the operator. Limits in force may be removed if
+    /// `may_remove` is set, or if the new configuration allows it.
+    pub(super) fn reload(&self, may_remove: bool) -> Result<String, String> {
         let _turn = self.turn.lock();
-        let done = self.try_reload();
+        let done = self.try_reload(may_remove);
         self.reloads.note(&done);
         self.view.reloaded(&done);
         done
     }
 
-    fn try_reload(&self) -> Result<String, String> {
+    fn try_reload(&self, may_remove: bool) -> Result<String, String> {
         let loaded = self.load_again()?;
-        self.refuse_emptied(&loaded)?;
+        if !may_remove {
+            self.refuse_removed(&loaded)?;
+        }
         let certificates = self.secrets.read_certificates(&loaded.settings)?;
         self.engine.swap(&loaded.spec).map_err(|error| error.to_string())?;
         self.secrets.replace(certificates, &loaded.settings);
@@ -108,26 +115,34 @@ impl Reloader {
         Ok(format!("active: {}; after a restart: {waiting}", loaded.spec.counts()))
     }
 
-    /// Refuses a configuration that has lost all its policies, domains or rules: a file that was
-    /// truncated, or a directory that is not there yet, would lift every limit. Without rules, forward
-    /// auth allows every request.
-    fn refuse_emptied(&self, loaded: &Loaded) -> Result<(), String> {
-        let plan = self.engine.plan();
-        let (before, after) = (plan.spec(), &loaded.spec);
-        for (what, before, after) in [
-            ("policies", before.policies.len(), after.policies.len()),
-            ("domains", before.domains.len(), after.domains.len()),
-            ("rules", before.rules.len(), after.rules.len()),
-        ] {
-            if before > 0 && after == 0 && !loaded.settings.allow_empty {
-                return Err(format!(
-                    "the new configuration has no {what}, and the current one has {before}: if that \
-                     is intended, set `allow_empty: true` in the file, or start with \
-                     `--set allow_empty=true`"
-                ));
-            }
+    /// Refuses a configuration that lacks limits in force: a file that was truncated, is still being
+    /// written or is not there yet would lift them.
+    fn refuse_removed(&self, loaded: &Loaded) -> Result<(), String> {
+        let Settings { allow_empty, allow_removed, .. } = &loaded.settings;
+        if *allow_empty {
+            return Ok(());
         }
-        Ok(())
+        let before = LimitNames::of(self.engine.plan().spec());
+        let after = LimitNames::of(&loaded.spec);
+        let lost = before.lost_in(&after, allow_removed);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let listed: Vec<String> =
+            lost.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
+        let (listed, count) = (listed.join(", "), lost.len());
+        let more = count.saturating_sub(LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let in_file = if count > LISTED {
+            "set `allow_empty: true` in the file".to_owned()
+        } else {
+            format!("set `allow_removed: [{listed}]` in the file")
+        };
+        Err(format!(
+            "the new configuration lacks limits in force, or quotas of them: {listed}{more}. If that \
+             is intended, {in_file}, send `POST /-/reload?allow_removed=true` to the admin listener, \
+             or restart"
+        ))
     }
 
     /// Loads, and remembers the files as they were before.
@@ -241,7 +256,7 @@ mod tests {
         let watched = Watched::of_loaded(&loaded);
         let reloader = Reloader::new(Arc::clone(&engine), secrets, &loaded, watched, again);
         write(&directory, "b1");
-        reloader.reload().unwrap();
+        reloader.reload(false).unwrap();
         let plan = engine.plan();
         let domains: Vec<&str> = plan.spec().domains.iter().map(|it| it.name.as_str()).collect();
         fs::remove_dir_all(&directory).unwrap();

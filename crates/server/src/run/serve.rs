@@ -330,7 +330,7 @@ impl Control {
 }
 
 async fn reload(reloader: Arc<Reloader>) {
-    let reloaded = tokio::task::spawn_blocking(move || reloader.reload()).await;
+    let reloaded = tokio::task::spawn_blocking(move || reloader.reload(false)).await;
     match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(done) => info!("configuration reloaded; {done}"),
         Err(error) => error!("configuration not reloaded, the previous one stays active:\n{error}"),

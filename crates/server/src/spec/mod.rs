@@ -4,12 +4,14 @@
 //! The engine is built only from these types.
 
 mod domain;
+mod limit_names;
 mod policy;
 mod rule;
 mod store;
 
 pub(crate) use domain::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 pub use domain::{DescriptorSpec, DomainSpec, EnvoyFailureMode, LimitSpec, RateSpec, Unit};
+pub(crate) use limit_names::LimitNames;
 pub(crate) use policy::POLICY;
 pub use policy::{CandidateSpec, PolicySpec, SharedSpec};
 pub use rule::{Commas, KeyPart, MatchSpec, MissingKey, PathMatch, RuleSpec};

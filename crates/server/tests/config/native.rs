@@ -328,7 +328,7 @@ error[unknown-key]: `listn` is not a key of the configuration
  2 | listn:
    | ^^^^^
    = did you mean `listen`?
-   = allowed: slidegate, allow_empty, listen, tls, grpc_tls, access, admin, memory, snapshot, stores, trusted_proxies, \
+   = allowed: slidegate, allow_empty, allow_removed, listen, tls, grpc_tls, access, admin, memory, snapshot, stores, trusted_proxies, \
 address, policies, rules, domains, envoy, headers, overload, audit, limits, log, tracing, statsd
 ",
         "\

@@ -58,12 +58,12 @@ fn a_reload_to_nothing_is_refused_unless_it_is_allowed() {
     for (text, failed) in emptied.into_iter().zip([1.0, 2.0, 3.0]) {
         folder.write("limits.yaml", text);
         let (status, body) = daemon.admin("POST", "/-/reload");
-        assert!(status == 422 && body.contains("has no policies"), "{text:?}: {status} {body}");
+        assert!(status == 422 && body.contains("policy api"), "{text:?}: {status} {body}");
         wait_for(&daemon, FAILED, failed);
         assert!(daemon.metric(RELOADED) == Some(0.0), "{text:?}");
     }
     daemon.signal("HUP");
-    daemon.hears("set `allow_empty: true`");
+    daemon.hears("set `allow_removed: [\"policy api\"]` in the file");
     assert_eq!(daemon.allowed("api", "k", 5), 1, "the limit and its counts stay");
 
     folder.write("limits.yaml", "slidegate: 1\nallow_empty: true\n");
@@ -83,7 +83,7 @@ fn a_reload_that_loses_all_rules_is_refused_unless_it_is_allowed() {
     let daemon = Daemon::with_config(&folder.write("limits.yaml", &rules));
     folder.write("limits.yaml", &config(3));
     let (status, body) = daemon.admin("POST", "/-/reload");
-    assert!(status == 422 && body.contains("has no rules"), "{status} {body}");
+    assert!(status == 422 && body.contains("rule all"), "{status} {body}");
     folder.write("limits.yaml", &format!("{}allow_empty: true\n", config(3)));
     assert_eq!(daemon.admin("POST", "/-/reload").0, 200);
 }
@@ -99,8 +99,64 @@ fn a_directory_of_envoyproxy_ratelimit_that_loses_all_files_is_refused() {
     let daemon = Daemon::with_config(&root);
     fs::remove_file(root.join("shop.yaml")).unwrap();
     let (status, body) = daemon.admin("POST", "/-/reload");
-    assert!(status == 422 && body.contains("has no domains"), "{status} {body}");
+    assert!(status == 422 && body.contains("domain shop"), "{status} {body}");
     assert!(daemon.admin("GET", "/rlconfig").1.contains("shop.user"));
+}
+
+// A file whose domain lost its descriptors, a removed file of two, or a file that is still being
+// written. Each lifts limits, although there is still a domain or a policy.
+#[test]
+fn a_reload_that_removes_some_limits_is_refused_until_it_is_allowed() {
+    let folder = Folder::new("removed_envoy");
+    let root = folder.path("ratelimit");
+    fs::create_dir(&root).unwrap();
+    let limit = "{unit: hour, requests_per_unit: 1}";
+    let whole = format!(
+        "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {limit}\n  - key: path\n    \
+         value: /login\n    rate_limit: {limit}\n"
+    );
+    let other = format!("domain: mail\ndescriptors: [{{key: user, rate_limit: {limit}}}]\n");
+    fs::write(root.join("shop.yaml"), &whole).unwrap();
+    fs::write(root.join("mail.yaml"), &other).unwrap();
+    let daemon = Daemon::with_config(&root);
+    let reload = |query: &str| daemon.admin("POST", &format!("/-/reload{query}"));
+    let refused = |names: &[&str]| {
+        let (status, body) = reload("");
+        assert!(status == 422 && names.iter().all(|name| body.contains(name)), "{status} {body}");
+        assert!(body.contains("POST /-/reload?allow_removed=true"), "{body}");
+        assert!(daemon.admin("GET", "/rlconfig").1.contains("shop.path_/login"));
+    };
+    fs::write(root.join("shop.yaml"), "domain: shop\n").unwrap();
+    refused(&["limit shop.user", "limit shop.path_/login"]);
+    let part = whole.split("  - key: path").next().unwrap();
+    fs::write(root.join("shop.yaml"), part).unwrap();
+    refused(&["limit shop.path_/login"]);
+    fs::write(root.join("shop.yaml"), whole.replace("/login\n", "/login\n    shadow_mode: true\n"))
+        .unwrap();
+    assert_eq!(reload("").0, 200, "a limit that changes is not removed");
+    fs::remove_file(root.join("mail.yaml")).unwrap();
+    refused(&["domain mail"]);
+    let (status, body) = reload("?allow_removed=true");
+    assert_eq!(status, 200, "{body}");
+    assert!(!daemon.admin("GET", "/rlconfig").1.contains("mail"));
+    assert_eq!(reload("?allow=all").0, 400);
+}
+
+#[test]
+fn removed_limits_that_the_file_names_are_removed() {
+    let folder = Folder::new("removed_named");
+    let two = format!("{}  - name: old\n    quotas: [1/second, 1/hour]\n", config(3));
+    let path = folder.write("limits.yaml", &two);
+    let daemon = Daemon::with_config(&path);
+    let reload = || daemon.admin("POST", "/-/reload");
+    folder.write("limits.yaml", &two.replace(", 1/hour", ""));
+    let (status, body) = reload();
+    assert!(status == 422 && body.contains("policy old"), "{status} {body}");
+    folder.write("limits.yaml", &format!("{}allow_removed: [policy api]\n", config(3)));
+    let (status, body) = reload();
+    assert!(status == 422 && !body.contains("policy api"), "{status} {body}");
+    folder.write("limits.yaml", &format!("{}allow_removed: [policy old]\n", config(3)));
+    assert_eq!(reload().0, 200);
 }
 
 // The files that the daemon was started with may be gone by then.

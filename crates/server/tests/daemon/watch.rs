@@ -102,7 +102,8 @@ fn files_in_a_directory_of_envoyproxy_ratelimit_may_come_and_go_at_any_depth() {
         format!("domain: {name}\ndescriptors: [{{key: user, rate_limit: {limit}}}]\n")
     };
     fs::write(root.join("first.yaml"), domain("first")).unwrap();
-    let daemon = Daemon::with_config(&root);
+    let path = root.display().to_string();
+    let daemon = Daemon::start(&["--config", &path, "--set", "allow_empty=true"]);
     let lists = |name: &str, is_there: bool| {
         poll(name, || {
             let (_, page) = daemon.admin("GET", "/rlconfig");

@@ -277,7 +277,7 @@ async fn health_and_version() {
 async fn only_health_is_served_without_the_token() {
     let (engine, _clock) = engine(&spec());
     let mut state = AdminState::new(engine, Access::token(TOKEN).unwrap());
-    state.reload = Some(Arc::new(|| Ok("done".to_owned())));
+    state.reload = Some(Arc::new(|_| Ok("done".to_owned())));
     state.pages.push(("/rlconfig", Arc::new(|| "domain: shop".to_owned())));
     let server = Running::of(Arc::new(state)).await;
     let mut client = Client::connect(server.address).await;
@@ -311,7 +311,7 @@ async fn a_reload_is_done_or_refused_or_panics_and_the_process_lives() {
     let mut state = AdminState::new(engine, Access::local());
     let turn = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let turns = Arc::clone(&turn);
-    state.reload = Some(Arc::new(move || match turns.fetch_add(1, Ordering::Relaxed) {
+    state.reload = Some(Arc::new(move |_| match turns.fetch_add(1, Ordering::Relaxed) {
         0 => Ok("2 policies".to_owned()),
         1 => Err("line 3: no such word".to_owned()),
         _ => panic!("as the test wants it"),
