@@ -69,29 +69,6 @@ impl Gate {
         }
     }
 
-    /// Charges the whole cost of a denied request if a part of it fits, because its work is already
-    /// done. The charge may exceed the limit.
-    ///
-    /// If no unit fits, nothing is charged: otherwise repeated requests would delay the time at which
-    /// units are available again.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the tier belongs to another gate or the store did not reply.
-    pub async fn charge_denied(
-        &self,
-        key: &[u8],
-        tier: Option<TierId>,
-        cost: Cost,
-    ) -> Result<(), Error> {
-        let target = self.target(key, tier)?;
-        let taken = self.store.check_at_most(target, cost).await?;
-        if let Some(receipt) = taken.into_receipt() {
-            self.store.settle(target, receipt, cost.get()).await?;
-        }
-        Ok(())
-    }
-
     /// Records units without a check, above the limit if necessary. Returns the number of units.
     ///
     /// # Errors

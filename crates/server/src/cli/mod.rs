@@ -20,7 +20,7 @@ use clap::{CommandFactory, Parser};
 
 pub use self::arguments::Arguments;
 use self::arguments::{Command, ConfigCommand, LoadArguments, RedisCommand, ServeArguments};
-use crate::config::{Loaded, Request, print_config, print_config_json, report};
+use crate::config::{Environment, Loaded, Request, print_config, print_config_json, report};
 
 /// Exit codes.
 pub mod exit {
@@ -81,6 +81,7 @@ impl ConfigCommand {
                     format,
                     envoy_extensions,
                     secrets: !no_secrets,
+                    environment: Environment::of_process(),
                     ..Request::new([path])
                 };
                 let requests: Vec<Request> = paths.into_iter().map(one).collect();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use slidegate::Algorithm;
 
-use crate::spec::{DescriptorSpec, DomainSpec, EnvoyFailureMode, LimitSpec, MEMORY};
+use crate::spec::{DescriptorSpec, DomainSpec, EnvoyFailureMode, HitsUsage, LimitSpec, MEMORY};
 
 /// A domain with all its levels.
 pub(super) fn domain(spec: &DomainSpec) -> Value {
@@ -29,6 +29,7 @@ fn descriptor(spec: &DescriptorSpec) -> Value {
         "value_to_metric": spec.value_to_metric,
         "share_threshold": spec.share_threshold,
         "failure_mode": spec.failure_mode.map(EnvoyFailureMode::name),
+        "usage": spec.usage.map(HitsUsage::name),
         "metadata": spec.metadata,
         "descriptors": descriptors,
     }))

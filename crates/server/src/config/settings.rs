@@ -15,7 +15,7 @@ use super::table::{ListenAddress, Read, Reader, given, keywords, section};
 use super::yaml::Node;
 use crate::access::Token;
 use crate::spec::{
-    DOMAIN, EnvoyFailureMode, MEMORY_KEYS, POLICY, RULE, STORE, key_secret, mebibytes,
+    DOMAIN, EnvoyFailureMode, HitsUsage, MEMORY_KEYS, POLICY, RULE, STORE, key_secret, mebibytes,
 };
 
 section! {
@@ -187,9 +187,10 @@ section! {
     /// Replies to Envoy, in the terms of envoyproxy/ratelimit.
     #[derive(Debug, Clone, PartialEq)]
     pub struct EnvoySettings, ENVOY = "replies to Envoy" {
-        /// Whether a request that one descriptor denies is charged to all, as in
-        /// envoyproxy/ratelimit. By default it is charged to none.
-        charge_all: bool = Flag, default "false", example "true";
+        /// What `hits_addend` means: the units that a request needs, of which a denied request takes
+        /// none, or a report of usage that has happened, which is recorded in full. A descriptor can
+        /// override it.
+        usage: HitsUsage = Choice(HitsUsage::KEYWORDS), default "check", example "report";
         /// Whether one request with `hits_addend: 0` per key and window is allowed although the
         /// limit is used up. envoyproxy/ratelimit denies such requests only above the limit.
         look_grace: bool = Flag, default "false", example "true";

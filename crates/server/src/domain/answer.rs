@@ -10,6 +10,7 @@ use super::meter::DescriptorMatch;
 use super::response::{Code, Response, Status};
 use super::{Domain, Domains, response_extras};
 use crate::config::{EnvoySettings, LimitSettings, Settings};
+use crate::spec::HitsUsage;
 
 /// Settings for all domains.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +81,7 @@ pub async fn answer(
         return Err(invalid.into());
     }
     let mut matches = match domains.get(request.domain) {
-        Some(domain) => match_descriptors(domain, request, options.key_max),
+        Some(domain) => match_descriptors(domain, request, options),
         None => {
             statistics.domain_not_found.add(1);
             request.descriptors.iter().map(|_| DescriptorMatch::Free).collect()
@@ -119,13 +120,15 @@ pub async fn answer(
 fn match_descriptors<'d>(
     domain: &'d Domain,
     request: &LimitRequest<'_>,
-    key_max: usize,
+    options: &Options,
 ) -> Vec<DescriptorMatch<'d>> {
     let mut replaced: Vec<&str> = Vec::new();
     let mut matches = Vec::with_capacity(request.descriptors.len());
     for descriptor in &request.descriptors {
-        let (one, replaces) =
-            domain.match_descriptor(descriptor, request.hits(descriptor), key_max);
+        let hits = |usage: Option<HitsUsage>| {
+            request.hits(descriptor, usage.unwrap_or(options.envoy.usage))
+        };
+        let (one, replaces) = domain.match_descriptor(descriptor, hits, options.key_max);
         replaced.extend(replaces.iter().map(|name| &**name));
         matches.push(one);
     }

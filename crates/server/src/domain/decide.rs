@@ -50,17 +50,15 @@ impl LimitChecks<'_, '_> {
     /// Checks all limits. Returns `true` if the request is over them.
     ///
     /// A request is allowed if no limit denies; of the limits in quota mode, at least one has to
-    /// allow it. A denied request is charged to no limit, unless every limit is charged
-    /// independently. The remaining limits are not checked if a failed store makes the result an
-    /// error.
+    /// allow it. A denied request is charged to no limit, but the usage that it reports is recorded.
+    /// The remaining limits are not checked if a failed store makes the result an error.
     pub(super) async fn check(&mut self) -> bool {
+        self.record_reports().await;
         self.look_and_give_back().await;
         if self.failures.errors {
             return true;
         }
-        if self.options.envoy.charge_all {
-            self.take_each().await;
-        } else if self.is_denied() {
+        if self.is_denied() {
             self.look_at(|_| true).await;
         } else {
             self.take_all_or_none().await;
@@ -68,7 +66,7 @@ impl LimitChecks<'_, '_> {
         self.is_denied() || self.is_quota_used_up()
     }
 
-    /// First runs the operations that take no units.
+    /// Runs the operations that take no units.
     async fn look_and_give_back(&mut self) {
         let (failures, caller) = (&mut self.failures, self.caller);
         let has_grace = self.options.envoy.look_grace;
@@ -78,7 +76,7 @@ impl LimitChecks<'_, '_> {
                 continue;
             }
             match meter.hits {
-                Hits::Take(_) => {}
+                Hits::Take(_) | Hits::Report(_) => {}
                 Hits::Peek => {
                     look(meter, failures).await;
                     if has_grace && meter.denies() && meter.take_grace(caller).await {
@@ -90,20 +88,30 @@ impl LimitChecks<'_, '_> {
         }
     }
 
-    /// Checks every limit independently. A request that is denied because only a part of it fits is
-    /// charged in full.
-    async fn take_each(&mut self) {
+    /// Records usage that has happened at every limit, whatever remains and whatever the others
+    /// decide.
+    async fn record_reports(&mut self) {
         let (failures, caller) = (&mut self.failures, self.caller);
         for meter in &mut self.meters {
-            let Some(Ask { gate, key, cost, .. }) = ask(meter) else { continue };
+            let (Hits::Report(cost), Some(gate)) = (meter.hits, meter.gate.as_deref()) else {
+                continue;
+            };
+            let key = meter.key.as_slice();
             let GateDecision { decision, .. } = gate.check(key, None, cost, caller).await;
             failures.note_degraded(meter.failure_mode, &decision);
-            let is_over = is_over(&decision);
-            if is_over && decision.remaining() > 0 {
-                let charged = gate.charge_denied(key, None, cost).await;
+            let (is_over, is_degraded) = (is_over(&decision), decision.is_degraded());
+            // A store that failed cannot record it.
+            let looked = if is_over && !is_degraded {
+                let charged = gate.charge(key, None, cost.get()).await;
                 failures.note_error(meter.failure_mode, &charged);
-            }
+                gate.peek(key, None, cost).await.ok()
+            } else {
+                None
+            };
             meter.decided(decision, is_over, !is_over);
+            if let Some(looked) = looked {
+                meter.reported(&looked);
+            }
         }
     }
 

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use slidegate::Cost;
+use slidegate::{Cost, Quota};
 use slidegate_gate::ASKS_MAX;
 
-use crate::spec::Unit;
+use crate::spec::{HitsUsage, Unit};
 
 /// A request with a list of descriptors.
 #[derive(Debug, Clone, Default)]
@@ -79,7 +79,10 @@ impl core::error::Error for Invalid {}
 /// The operation on one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hits {
+    /// Takes units, all or none.
     Take(Cost),
+    /// Records usage that has happened, above the limit if necessary.
+    Report(Cost),
     Peek,
     GiveBack(u64),
 }
@@ -111,12 +114,20 @@ impl LimitRequest<'_> {
         Ok(())
     }
 
-    pub(super) fn hits(&self, descriptor: &Descriptor<'_>) -> Hits {
-        let units = descriptor.hits_addend.unwrap_or(u64::from(self.hits_addend.max(1)));
+    pub(super) fn hits(&self, descriptor: &Descriptor<'_>, usage: HitsUsage) -> Hits {
+        let of_request = (self.hits_addend > 0).then_some(u64::from(self.hits_addend));
+        let given = descriptor.hits_addend.or(of_request);
+        let units = given.unwrap_or(1);
+        let is_report = match usage {
+            HitsUsage::Check => false,
+            HitsUsage::Report => given.is_some(),
+            HitsUsage::ReportAboveOne => units > 1,
+        };
         // More than any limit, and small enough to be counted.
-        let units = units.min(u64::from(u32::MAX) + 1);
-        match Cost::new(units) {
-            _ if descriptor.is_negative_hits => Hits::GiveBack(units),
+        let fitting = units.min(u64::from(u32::MAX) + 1);
+        match Cost::new(fitting) {
+            _ if descriptor.is_negative_hits => Hits::GiveBack(fitting),
+            Ok(_) if is_report => Hits::Report(Cost::saturating(units.min(Quota::LIMIT_MAX))),
             Ok(cost) => Hits::Take(cost),
             Err(_) => Hits::Peek,
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use slidegate::{Cost, Decision};
-use slidegate_gate::{Caller, Gate};
+use slidegate_gate::{Caller, Gate, GateDecision};
 use slidegate_http::wait_seconds;
 
 use super::key::KeyBytes;
@@ -89,28 +89,41 @@ impl Meter<'_> {
 
     /// Records a decision. `charged` is set if its units were taken.
     pub(super) fn decided(&mut self, decision: Decision, is_over: bool, charged: bool) {
-        let wait = if is_over {
-            // A request that can never be allowed gets the time until all units are free.
-            decision.retry_after().duration().unwrap_or(self.unit.window())
-        } else {
-            decision.reset_after()
-        };
+        let until = if is_over { self.wait(&decision) } else { decision.reset_after() };
         let charged = match self.hits {
-            Hits::Take(cost) if charged => cost.get(),
+            Hits::Take(cost) | Hits::Report(cost) if charged => cost.get(),
             _ => 0,
         };
         let remaining = decision.remaining();
         self.limit_status =
-            LimitStatus { is_over, remaining, charged, until: wait, decision: Some(decision) };
+            LimitStatus { is_over, remaining, charged, until, decision: Some(decision) };
+    }
+
+    /// Records how the wait changed because the usage of a denied report was recorded.
+    pub(super) fn reported(&mut self, looked: &Decision) {
+        self.limit_status.until = self.wait(looked);
+    }
+
+    /// Returns the time until a denied request would be allowed.
+    fn wait(&self, decision: &Decision) -> Duration {
+        // A request that can never be allowed gets the time until all units are free.
+        decision.retry_after().duration().unwrap_or(self.unit.window())
     }
 
     /// Takes the one peek per key and window that `look_grace` allows although the limit is used up.
-    /// Returns `false` if it was taken already.
+    /// Returns `false` if it was taken already, or if more units than the limit were recorded.
     pub(super) async fn take_grace(&self, caller: Caller<'_>) -> bool {
-        let Ok(gate) = self.units.gate(1, self.unit) else { return false };
+        let (Ok(of_units), Some(gate)) = (self.units.gate(1, self.unit), self.gate.as_deref())
+        else {
+            return false;
+        };
         let key = [b"look\0", self.key.as_slice()].concat();
-        let decided = gate.check(&key, None, Cost::ONE, caller).await;
-        decided.decision.is_allowed() && !decided.decision.is_degraded()
+        let GateDecision { decision, .. } = of_units.check(&key, None, Cost::ONE, caller).await;
+        if !decision.is_allowed() || decision.is_degraded() {
+            return false;
+        }
+        let usage = gate.usage(self.key.as_slice(), None).await;
+        usage.is_ok_and(|usage| usage.units(0) <= u64::from(self.requests))
     }
 
     /// Records that the store did not reply to a peek.
@@ -155,7 +168,7 @@ impl Meter<'_> {
         match self.hits {
             Hits::GiveBack(units) => self.counts.total_negative_hits.add(units),
             Hits::Peek => {}
-            Hits::Take(cost) => {
+            Hits::Take(cost) | Hits::Report(cost) => {
                 let used = limit.saturating_sub(remaining).saturating_sub(charged);
                 // Rounded down, as in the reference service: the earlier warning.
                 let near = limit * u64::from(near) / 1_000;

@@ -3,10 +3,10 @@
 //! Only this module and [`grpc`](crate::grpc) use the terms of the protocol (domain, descriptor,
 //! hits). The semantics are those of envoyproxy/ratelimit, with windows that slide:
 //!
-//! * If one descriptor denies a request, none is charged;
-//!   [`charge_all`](crate::config::EnvoySettings::charge_all) charges as the reference service
-//!   does.
+//! * If one descriptor denies a request, none is charged.
 //! * A denied request is not recorded, so its `retry-after` is exact and does not grow.
+//! * Usage that has happened is recorded in full, also if it is denied. A descriptor or
+//!   [`usage`](crate::config::EnvoySettings::usage) decides which requests report usage.
 //! * A request with `hits_addend` 0 only peeks. It is over the limit if no unit is left, unless
 //!   [`look_grace`](crate::config::EnvoySettings::look_grace) allows one.
 //! * The windows are as long as those of the reference service, and start at any time.
@@ -43,10 +43,10 @@ use self::meter::{ConfigCow, DescriptorMatch, LimitStatus, Meter};
 pub use self::response::{Code, CurrentLimit, Response, Status};
 use self::rule::Rule;
 pub use self::statistics::{DomainStatistics, HitCounts, OTHER, SEEN_MAX, Statistics};
-use self::tree::{Builder, Naming, TreeLevel};
+use self::tree::{Builder, Inherited, Naming, TreeLevel};
 pub(crate) use self::tree::{LevelNames, MatchKind};
 use crate::gates::{DomainStore, GateFactory, UnitGates};
-use crate::spec::{DomainSpec, EnvoyFailureMode};
+use crate::spec::{DomainSpec, EnvoyFailureMode, HitsUsage};
 
 /// A compiled tree of descriptors.
 #[derive(Debug)]
@@ -128,7 +128,8 @@ impl Domain {
         let store = DomainStore { name: &spec.store, failure_mode: spec.failure_mode };
         let units = factory.units(store, &format!("{}:override", spec.name), algorithm)?;
         let mut builder = Builder { statistics: &statistics, factory };
-        let root = builder.level(&spec.descriptors, &spec.name, 0, false, store)?;
+        let inherited = Inherited { by_values: false, usage: None, store };
+        let root = builder.level(&spec.descriptors, &spec.name, 0, inherited)?;
         let failure_mode = spec.failure_mode;
         Ok(Self { name: spec.name.as_str().into(), root, units, failure_mode, statistics })
     }
@@ -147,13 +148,18 @@ impl Domain {
     fn match_descriptor(
         &self,
         descriptor: &Descriptor<'_>,
-        hits: Hits,
+        hits: impl FnOnce(Option<HitsUsage>) -> Hits,
         key_max: usize,
     ) -> (DescriptorMatch<'_>, &[Box<str>]) {
         if let Some(limit) = descriptor.limit {
             let key = KeyBytes::of(&self.name, &descriptor.entries, key_max);
             return (
-                DescriptorMatch::Limited(Box::new(self.meter_of(descriptor, limit, hits, key))),
+                DescriptorMatch::Limited(Box::new(self.meter_of(
+                    descriptor,
+                    limit,
+                    hits(None),
+                    key,
+                ))),
                 &[],
             );
         }
@@ -190,7 +196,7 @@ impl Domain {
             metadata: rule.metadata.as_ref(),
             counts,
             key,
-            hits,
+            hits: hits(rule.usage),
             units: &self.units,
             limit_status: LimitStatus::unknown(rate.requests),
         };

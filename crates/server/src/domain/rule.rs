@@ -7,9 +7,8 @@ use slidegate::{Error, ErrorKind};
 use slidegate_gate::{Gate, Rollout};
 
 use super::statistics::HitCounts;
-use super::tree::Builder;
-use crate::gates::DomainStore;
-use crate::spec::{DescriptorSpec, EnvoyFailureMode, LimitSpec, Unit};
+use super::tree::{Builder, Inherited};
+use crate::spec::{DescriptorSpec, EnvoyFailureMode, HitsUsage, LimitSpec, Unit};
 
 /// The limit of a level.
 #[derive(Debug)]
@@ -21,6 +20,8 @@ pub(super) struct Rule {
     pub(super) shadow_mode: bool,
     pub(super) quota_mode: bool,
     pub(super) failure_mode: EnvoyFailureMode,
+    /// What `hits_addend` means, if it is configured.
+    pub(super) usage: Option<HitsUsage>,
     pub(super) metadata: Option<Map<String, Value>>,
     /// The counts under its configured name.
     pub(super) counts: Arc<HitCounts>,
@@ -42,10 +43,11 @@ impl Rule {
         spec: &DescriptorSpec,
         limit: &LimitSpec,
         label: &str,
-        store: DomainStore<'_>,
+        inherited: Inherited<'_>,
         builder: &mut Builder<'_, '_>,
     ) -> Result<Self, Error> {
         check_names(limit, label)?;
+        let Inherited { usage, store, .. } = inherited;
         let rollout = if spec.shadow_mode { Rollout::Shadow } else { Rollout::Enforce };
         let rate = match &limit.rate {
             Some(rate) => {
@@ -64,6 +66,7 @@ impl Rule {
             shadow_mode: spec.shadow_mode,
             quota_mode: spec.quota_mode,
             failure_mode: store.failure_mode,
+            usage,
             metadata: metadata(spec, label)?,
             counts: builder.statistics.configured(label),
             label: label.into(),

@@ -18,7 +18,7 @@ use super::pattern::Pattern;
 use super::rule::{Rule, wrong};
 use super::statistics::DomainStatistics;
 use crate::gates::{DomainStore, GateFactory};
-use crate::spec::DescriptorSpec;
+use crate::spec::{DescriptorSpec, HitsUsage};
 
 /// The nodes below one node, or at the root.
 #[derive(Debug, Default)]
@@ -80,6 +80,15 @@ pub(super) enum Naming {
     Detailed,
     /// Like `Detailed`, but with the pattern where values share a count, and without empty values.
     DetailedShared,
+}
+
+/// What a level inherits from the levels above.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inherited<'s> {
+    /// Whether a node on the path has `value_to_metric`.
+    pub(super) by_values: bool,
+    pub(super) usage: Option<HitsUsage>,
+    pub(super) store: DomainStore<'s>,
 }
 
 /// Compiles the tree of one domain.
@@ -210,15 +219,13 @@ impl TreeNode {
 
 impl Builder<'_, '_> {
     /// Compiles one level and all levels below it. `label` is the name of the node above: the domain,
-    /// and the name of every node on the path. `depth` is the number of levels above, and `by_values` is
-    /// set if a node on the path has `value_to_metric`.
+    /// and the name of every node on the path. `depth` is the number of levels above.
     pub(super) fn level(
         &mut self,
         specs: &[DescriptorSpec],
         label: &str,
         depth: usize,
-        by_values: bool,
-        store: DomainStore<'_>,
+        inherited: Inherited<'_>,
     ) -> Result<TreeLevel, Error> {
         let mut level = TreeLevel::default();
         if !specs.is_empty() && depth >= ENTRIES_MAX {
@@ -231,15 +238,18 @@ impl Builder<'_, '_> {
                 let message = "`share_threshold` needs a value with `*`: add one, or remove it";
                 return Err(wrong(format!("{label}: {message}")));
             }
-            let by_values = by_values || spec.value_to_metric;
             // Also applies to the levels below, unless they set their own.
-            let failure_mode = spec.failure_mode.unwrap_or(store.failure_mode);
-            let store = DomainStore { failure_mode, ..store };
+            let failure_mode = spec.failure_mode.unwrap_or(inherited.store.failure_mode);
+            let inherited = Inherited {
+                by_values: inherited.by_values || spec.value_to_metric,
+                usage: spec.usage.or(inherited.usage),
+                store: DomainStore { failure_mode, ..inherited.store },
+            };
             let rule = match &spec.limit {
-                Some(limit) => Some(Rule::new(spec, limit, &label, store, self)?),
+                Some(limit) => Some(Rule::new(spec, limit, &label, inherited, self)?),
                 None => None,
             };
-            let below = self.level(&spec.descriptors, &label, depth + 1, by_values, store)?;
+            let below = self.level(&spec.descriptors, &label, depth + 1, inherited)?;
             if !level.names.add(name.clone(), level.nodes.len()) {
                 return Err(wrong(format!("duplicate descriptor {label}: remove one")));
             }
@@ -248,7 +258,7 @@ impl Builder<'_, '_> {
                 rule,
                 shares: spec.share_threshold,
                 value_to_metric: spec.value_to_metric,
-                naming: match (spec.detailed_metric, by_values) {
+                naming: match (spec.detailed_metric, inherited.by_values) {
                     (true, _) => Naming::Detailed,
                     (false, true) => Naming::Values,
                     (false, false) => Naming::Configured,

@@ -51,9 +51,8 @@ impl ReferenceStatistics {
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
         let mut counters = Vec::new();
         for (series, counts) in self.series() {
-            for (name, _, get) in HITS {
-                let name = format!("ratelimit.service.rate_limit.{series}.{name}");
-                counters.push((name, get(&counts).get()));
+            for ((name, ..), count) in HITS.into_iter().zip(counts) {
+                counters.push((format!("ratelimit.service.rate_limit.{series}.{name}"), count));
             }
         }
         let plan = self.engine.plan();
@@ -97,9 +96,7 @@ impl ReferenceStatistics {
         for (series, counts) in self.series() {
             // Levels below the second have no label: their counts are summed.
             let sums = hits.entry(labels(&series)).or_default();
-            for (sum, (_, _, get)) in sums.iter_mut().zip(HITS) {
-                *sum += get(&counts).get();
-            }
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
         for (index, (name, (_, help, _))) in HIT_METRICS.into_iter().zip(HITS).enumerate() {
             page.family(name, Kind::Counter, help);
@@ -156,11 +153,18 @@ impl ReferenceStatistics {
         }
     }
 
-    /// Returns the series of all domains, by sanitized name.
-    fn series(&self) -> Vec<(String, Arc<HitCounts>)> {
+    /// Returns the counts of [`HITS`] of all domains, by sanitized name. Different names may become the
+    /// same.
+    fn series(&self) -> BTreeMap<String, [u64; HITS.len()]> {
         let domains = self.engine.plan().domains().statistics().domains();
-        let series = domains.iter().flat_map(|(_, statistics)| statistics.series());
-        series.map(|(name, counts)| (sanitized(&name), counts)).collect()
+        let mut series: BTreeMap<String, [u64; HITS.len()]> = BTreeMap::new();
+        for (name, counts) in domains.iter().flat_map(|(_, statistics)| statistics.series()) {
+            let sums = series.entry(sanitized(&name)).or_default();
+            for (sum, (_, _, get)) in sums.iter_mut().zip(HITS) {
+                *sum += get(&counts).get();
+            }
+        }
+        series
     }
 
     /// Returns the number of loaded configurations. The daemon does not run without the first one.
@@ -180,11 +184,12 @@ fn labels(series: &str) -> HitLabels {
     (next(), next(), parts.next())
 }
 
-/// Replaces `:` and `|`, which StatsD reserves, and the dots of IPv4 addresses.
+/// Replaces the characters that StatsD reserves, those that end a line, and the dots of IPv4
+/// addresses. Clients choose values, and must not write lines of their own.
 fn sanitized(name: &str) -> String {
     let mut bytes = name.as_bytes().to_vec();
     for byte in &mut bytes {
-        if matches!(byte, b':' | b'|') {
+        if matches!(byte, b':' | b'|' | b'@' | b'#' | b',') || byte.is_ascii_control() {
             *byte = b'_';
         }
     }
@@ -223,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_sanitized_as_the_reference_does() {
+    fn names_are_sanitized_so_that_values_cannot_forge_lines() {
         for (name, expected) in [
             ("shop.user", "shop.user"),
             ("shop.path_/a:b|c", "shop.path_/a_b_c"),
@@ -231,6 +236,7 @@ mod tests {
             ("shop.ip_1234.1.1.1.2", "shop.ip_1234_1_1_1.2"),
             ("shop.version_1.2.3", "shop.version_1.2.3"),
             ("shop.city_Köln:1.2.3.4", "shop.city_Köln_1_2_3_4"),
+            ("shop.a_b\nforged:1|c|@0.1|#tag,t\r\0", "shop.a_b_forged_1_c__0.1__tag_t__"),
         ] {
             assert_eq!(sanitized(name), expected);
         }

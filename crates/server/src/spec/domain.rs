@@ -48,6 +48,10 @@ section! {
         /// envoyproxy/ratelimit.
         key failure_mode = Choice(EnvoyFailureMode::KEYWORDS), absent "that of the level above",
             example "deny";
+        /// What `hits_addend` means, for this level and those below it. Not a key of
+        /// envoyproxy/ratelimit.
+        key usage = Choice(HitsUsage::KEYWORDS), absent "that of the level above, or `envoy.usage`",
+            example "report";
         /// Metadata of the response.
         key metadata = Any, absent "none", example "{plan: gold}";
         /// Further levels.
@@ -107,6 +111,21 @@ keywords! {
         Deny = "deny",
         /// This process decides.
         Local = "local",
+    }
+}
+
+keywords! {
+    /// What the `hits_addend` of a request means.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum HitsUsage {
+        /// The units that a request needs. A denied request takes none.
+        #[default]
+        Check = "check",
+        /// Usage that has happened, if the request has a `hits_addend`. It is recorded in full,
+        /// also above the limit.
+        Report = "report",
+        /// The same, for a `hits_addend` above one. envoyproxy/ratelimit counts denied requests too.
+        ReportAboveOne = "report_above_one",
     }
 }
 
@@ -172,6 +191,8 @@ pub struct DescriptorSpec {
     pub share_threshold: bool,
     /// The result when the store fails. `None` is that of the level above.
     pub failure_mode: Option<EnvoyFailureMode>,
+    /// What `hits_addend` means, also for levels below.
+    pub usage: Option<HitsUsage>,
     /// Metadata of the response.
     pub metadata: Option<Value>,
     /// Further levels.

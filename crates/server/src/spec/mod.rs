@@ -10,7 +10,9 @@ mod rule;
 mod store;
 
 pub(crate) use domain::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
-pub use domain::{DescriptorSpec, DomainSpec, EnvoyFailureMode, LimitSpec, RateSpec, Unit};
+pub use domain::{
+    DescriptorSpec, DomainSpec, EnvoyFailureMode, HitsUsage, LimitSpec, RateSpec, Unit,
+};
 pub(crate) use limit_names::LimitNames;
 pub(crate) use policy::POLICY;
 pub use policy::{CandidateSpec, PolicySpec, SharedSpec};

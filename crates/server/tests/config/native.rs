@@ -231,7 +231,7 @@ fn every_setting_of_the_process() {
          limits: {connections: 1, header_timeout: 1s, body_max_kb: 2, batch_max: 3, key_max: 16, \
          descriptors_max: 5, streams_max: 6}\nlog: {level: trace, format: json}\n\
          tracing: {endpoint: \"http://[::1]:4317\", sample_ratio: 0.25, queue_max: 9}\n\
-         envoy: {charge_all: true, near_limit_ratio: 0.855, limit_header: X-Limit}\n",
+         envoy: {usage: report, near_limit_ratio: 0.855, limit_header: X-Limit}\n",
     );
     let settings = loaded.settings;
     assert_eq!(settings.listen.http, Some("127.0.0.1:1".parse().unwrap()));

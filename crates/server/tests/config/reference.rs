@@ -5,7 +5,7 @@ use slidegate_server::config::{
     Environment, InvalidConfig, Loaded, LogLevel, Request, Settings, StatsdDialect, StatsdProtocol,
     load,
 };
-use slidegate_server::spec::{RedisPlace, Spec, StoreSpec};
+use slidegate_server::spec::{HitsUsage, RedisPlace, Spec, StoreSpec};
 
 use crate::files::{codes, path, shown};
 use crate::layers::{request, variables};
@@ -178,7 +178,8 @@ fn variables_are_honored_in_addition_to_files() {
     assert_eq!(settings.listen.grpc, Some("[::1]:8081".parse().unwrap()));
     assert_eq!(settings.listen.admin, Some("127.0.0.1:6070".parse().unwrap()));
     assert_eq!(settings.log.level, LogLevel::Warn);
-    assert!(settings.envoy.shadow_mode && settings.envoy.charge_all);
+    assert!(settings.envoy.shadow_mode);
+    assert_eq!(settings.envoy.usage, HitsUsage::ReportAboveOne);
     assert_eq!(settings.envoy.near_limit_thousandths, 900);
     assert_eq!(settings.envoy.reset_header, "X-Reset");
     let StoreSpec::Redis(name, redis) = &loaded.spec.stores[1] else { panic!("a store") };
@@ -192,6 +193,39 @@ fn variables_are_honored_in_addition_to_files() {
     assert_eq!(redis.prefix, "shop");
     let found = codes(&loaded.warnings);
     assert_eq!(found, ["reference", "data-closed"], "{}", shown(&loaded.warnings));
+}
+
+// That service has no such port, so a second instance would not start.
+#[test]
+fn the_redis_protocol_is_off_unless_it_is_set() {
+    let root = runtime_root();
+    let resp = |more: &[(&str, &str)]| {
+        let mut list = vec![("RUNTIME_ROOT", root.as_str()), ("RUNTIME_SUBDIRECTORY", "ratelimit")];
+        list.extend(more);
+        load_environment(&list).unwrap().settings.listen.resp
+    };
+    assert_eq!(resp(&[]), None);
+    let set = resp(&[("SLIDEGATE_LISTEN_RESP", "127.0.0.1:1")]);
+    assert_eq!(set, Some("127.0.0.1:1".parse().unwrap()));
+}
+
+// That service counts denied requests by default. Usage that was not recorded could never be denied.
+#[test]
+fn usage_is_reported_unless_denied_requests_must_not_count() {
+    const NAME: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
+    let root = runtime_root();
+    let usage = |value: Option<&str>| {
+        let mut list = vec![("RUNTIME_ROOT", root.as_str()), ("RUNTIME_SUBDIRECTORY", "ratelimit")];
+        list.extend(value.map(|value| (NAME, value)));
+        load_environment(&list).map(|loaded| loaded.settings.envoy.usage)
+    };
+    assert_eq!(usage(None).unwrap(), HitsUsage::ReportAboveOne);
+    assert_eq!(usage(Some("0")).unwrap(), HitsUsage::ReportAboveOne);
+    assert_eq!(usage(Some("true")).unwrap(), HitsUsage::Check);
+    let refused = usage(Some("maybe")).unwrap_err().to_string();
+    assert!(refused.contains("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT must be true or false"));
+    let native = Settings::default();
+    assert_eq!(native.envoy.usage, HitsUsage::Check);
 }
 
 #[test]
@@ -249,7 +283,7 @@ const ALL: &[Variable] = &[
     ("RUNTIME_SUBDIRECTORY", "nowhere", &[]),
     ("RUNTIME_APPDIRECTORY", "nowhere", &[]),
     ("NEAR_LIMIT_RATIO", "0.5", &[]),
-    ("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false", &[]),
+    ("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "true", &[]),
     ("LIMIT_RESPONSE_HEADERS_ENABLED", "true", &[]),
     ("LIMIT_LIMIT_HEADER", "x-a", &[]),
     ("LIMIT_REMAINING_HEADER", "x-b", &[]),

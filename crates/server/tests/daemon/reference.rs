@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::process::{Daemon, Folder, command, exchange};
+use crate::process::{Daemon, Folder, command, exchange, post};
 
 #[tokio::test]
 async fn health_serves_every_name_from_the_start() {
@@ -48,6 +48,62 @@ fn metrics_alone_are_served_without_a_token_and_nothing_else() {
         assert!(status == 200 && page.contains("slidegate_build_info"), "{path}: {page}");
     }
     assert_eq!(ask("POST", "/-/reload").0, 405);
+}
+
+// A stream asks with zero hits when it starts, and reports its usage when it is done. That service
+// counts denied requests, so it stops after two of these.
+#[test]
+fn streams_that_report_their_usage_over_json_stop_at_the_limit() {
+    let folder = Folder::new("reference-usage");
+    let limit = "{unit: hour, requests_per_unit: 1000}";
+    let text = format!("domain: llm\ndescriptors: [{{key: user, rate_limit: {limit}}}]\n");
+    let path = folder.write("llm.yaml", &text).display().to_string();
+    let mut serve = command(&["serve", "--config", &path, "--listen-resp", "127.0.0.1:0"]);
+    for name in ["HOST", "GRPC_HOST", "DEBUG_HOST"] {
+        serve.env(name, "127.0.0.1");
+    }
+    for name in ["PORT", "GRPC_PORT", "DEBUG_PORT"] {
+        serve.env(name, "0");
+    }
+    let daemon = Daemon::with({
+        serve.env("USE_STATSD", "false");
+        serve
+    });
+    let is_served = |hits: u32| {
+        let entries = r#"[{"key": "user", "value": "a"}]"#;
+        let descriptor = format!(r#"{{"entries": {entries}, "hitsAddend": "{hits}"}}"#);
+        let body = format!(r#"{{"domain": "llm", "descriptors": [{descriptor}]}}"#);
+        match post(TcpStream::connect(daemon.http).unwrap(), "/json", &body) {
+            (200, _) => true,
+            (429, _) => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    let served = (0..12).filter(|_| {
+        let served = is_served(0);
+        if served {
+            is_served(600);
+        }
+        served
+    });
+    assert_eq!(served.count(), 2);
+}
+
+#[test]
+fn config_check_applies_the_variables_that_serve_applies() {
+    let folder = Folder::new("reference-check");
+    let root = folder.path("config");
+    std::fs::create_dir(&root).unwrap();
+    for key in ["user", "path"] {
+        let text = format!("domain: shop\ndescriptors: [{{key: {key}}}]\n");
+        std::fs::write(root.join(format!("{key}.yaml")), text).unwrap();
+    }
+    let checked = |merge: &str| {
+        let mut check = command(&["config", "check", root.to_str().unwrap()]);
+        check.env("MERGE_DOMAIN_CONFIG", merge).output().unwrap().status.code()
+    };
+    assert_eq!(checked("false"), Some(78));
+    assert_eq!(checked("true"), Some(0));
 }
 
 /// Connects with a client certificate.

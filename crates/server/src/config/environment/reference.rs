@@ -8,6 +8,7 @@ use super::variables;
 use crate::config::report::{Report, Severity};
 use crate::config::source::{Origin, Span};
 use crate::config::yaml::Node;
+use crate::spec::HitsUsage;
 
 /// The name of the store of the domains, if variables configure a Redis.
 pub(in crate::config) const STORE: &str = "redis";
@@ -50,8 +51,12 @@ impl<'a> Reference<'a> {
         }
         if !marks.is_empty() {
             put(root, "envoy.look_grace", marks[0], "true", report);
+            // That service has no such listener, and a second instance would not start.
+            if root.find("listen.resp").is_none() {
+                put(root, "listen.resp", marks[0], "off", report);
+            }
+            self.usage(root, marks[0], report);
         }
-        self.charge_all(root, report);
         self.name_ignored(report);
         self.listeners(root, !marks.is_empty(), report);
         self.tls(root, report);
@@ -101,17 +106,24 @@ impl<'a> Reference<'a> {
         self.environment.get(name).and_then(truth).unwrap_or(false)
     }
 
-    /// Applies `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT`, which is the opposite of
-    /// `envoy.charge_all`.
-    fn charge_all(&self, root: &mut Node, report: &mut Report) {
+    /// Applies `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT`. Unless it is set, that service counts denied
+    /// requests, so usage that its proxies report is recorded.
+    fn usage(&self, root: &mut Node, mark: &str, report: &mut Report) {
         const NAME: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
-        let Some(value) = self.environment.get(NAME) else { return };
-        let opposite = match truth(value) {
-            Some(true) => "false",
-            Some(false) => "true",
-            None => value,
+        let (name, usage) = match self.environment.get(NAME) {
+            None => (mark, HitsUsage::ReportAboveOne.name()),
+            Some(value) => match truth(value) {
+                Some(false) => (NAME, HitsUsage::ReportAboveOne.name()),
+                Some(true) => (NAME, HitsUsage::Check.name()),
+                None => {
+                    let message = format!("{NAME} must be true or false, but is `{value}`");
+                    let span = self.span(NAME, report);
+                    report.error(span, "value", message);
+                    return;
+                }
+            },
         };
-        put(root, "envoy.charge_all", NAME, opposite, report);
+        put(root, "envoy.usage", name, usage, report);
     }
 
     /// Applies `HOST` and `PORT`. If either is set, or all defaults apply, both have the values of

@@ -12,7 +12,7 @@ use crate::config::source::Span;
 use crate::config::table::{Keyword, Section};
 use crate::config::yaml::{Node, Shape};
 use crate::domain::ENTRIES_MAX;
-use crate::spec::{DESCRIPTOR, DescriptorSpec, EnvoyFailureMode};
+use crate::spec::{DESCRIPTOR, DescriptorSpec};
 
 /// The keys and values of one level, as that service joins them, and their places.
 #[derive(Debug, Default)]
@@ -69,7 +69,8 @@ fn descriptor(
         detailed_metric: flag(node, "detailed_metric", report),
         value_to_metric: flag(node, "value_to_metric", report),
         share_threshold: flag(node, "share_threshold", report),
-        failure_mode: failure_mode(node, &DESCRIPTOR, extensions, report),
+        failure_mode: choice("failure_mode", node, &DESCRIPTOR, extensions, report),
+        usage: choice("usage", node, &DESCRIPTOR, extensions, report),
         metadata: metadata(node, report),
         descriptors: descriptors(node, &mut level.below(), extensions, report),
         value,
@@ -79,15 +80,16 @@ fn descriptor(
     Some(spec)
 }
 
-/// Returns the failure mode of a domain or a descriptor, if it has one.
-pub(super) fn failure_mode(
+/// Returns a choice of a domain or a descriptor that only extended files can make.
+pub(super) fn choice<T: Keyword>(
+    key: &'static str,
     node: &Node,
     section: &Section,
     extensions: bool,
     report: &mut Report,
-) -> Option<EnvoyFailureMode> {
-    let found = node.get("failure_mode").filter(|_| extensions)?;
-    check("failure_mode", found, section.kind("failure_mode"), report);
+) -> Option<T> {
+    let found = node.get(key).filter(|_| extensions)?;
+    check(key, found, section.kind(key), report);
     Keyword::from_keyword(&found.as_scalar()?.text)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::descriptor::{Level, descriptors, failure_mode};
+use super::descriptor::{Level, choice, descriptors};
 use super::keys::check_map;
 use super::scalar::text;
 use crate::config::report::Report;
@@ -68,7 +68,7 @@ impl Domains {
         let named = found.and_then(Node::as_scalar).map_or(store, |scalar| &scalar.text);
         named.clone_into(&mut draft.spec.store);
         draft.store_span = found.map(|found| found.span).or(draft.store_span);
-        if let Some(mode) = failure_mode(node, &DOMAIN, extensions, report) {
+        if let Some(mode) = choice("failure_mode", node, &DOMAIN, extensions, report) {
             draft.spec.failure_mode = mode;
         }
         let read = descriptors(node, &mut draft.level, extensions, report);

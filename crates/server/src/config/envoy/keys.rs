@@ -10,7 +10,7 @@ use crate::config::yaml::{Node, Shape, Value};
 use crate::spec::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 
 /// Extension keys that the reference service does not have.
-const EXTENSIONS: [&str; 3] = ["algorithm", "store", "failure_mode"];
+const EXTENSIONS: [&str; 4] = ["algorithm", "store", "failure_mode", "usage"];
 
 /// Returns `true` if `node` is a map. Reports the keys that do not belong here.
 ///

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use slidegate_server::domain::{Code, Descriptor, LimitRequest};
-use slidegate_server::spec::Unit;
+use slidegate_server::domain::{Code, Descriptor, LimitRequest, Options};
+use slidegate_server::spec::{HitsUsage, Unit};
 
 use super::setup::*;
 
@@ -45,17 +45,6 @@ fn a_request_that_one_descriptor_denies_charges_none() {
 }
 
 #[test]
-fn charge_all_charges_those_that_have_room() {
-    let house = TestEngine::new(vec![minute("user", 5), limited("address", 1, Unit::Hour)])
-        .options(|options| options.envoy.charge_all = true);
-    let both = || house.ask(vec![descriptor(&[("user", "a")]), descriptor(&[("address", "x")])]);
-    assert_eq!(remaining(&both()), [4, 0]);
-    let denied = both();
-    assert_eq!(codes(&denied), [Code::Ok, Code::OverLimit]);
-    assert_eq!((denied.overall, remaining(&denied)), (Code::OverLimit, vec![3, 0]));
-}
-
-#[test]
 fn a_batch_passes_whole_or_not_at_all() {
     let house = TestEngine::new(vec![minute("user", 10)]);
     let ask = |units| house.ask(vec![hits(&[("user", "a")], units)]);
@@ -70,24 +59,130 @@ fn a_batch_passes_whole_or_not_at_all() {
     }
 }
 
+/// Usage as a proxy reports it in the environment of envoyproxy/ratelimit.
+fn reporting(options: &mut Options) {
+    options.envoy.usage = HitsUsage::ReportAboveOne;
+    options.envoy.look_grace = true;
+}
+
+// A stream asks with zero hits when it starts, and reports its tokens when it is done.
 #[test]
-fn charge_all_owes_a_batch_that_crosses_the_limit() {
-    let house = TestEngine::new(vec![minute("tokens", 10)])
-        .options(|options| options.envoy.charge_all = true);
+fn streams_that_report_their_usage_stop_at_the_limit() {
+    let house = TestEngine::new(vec![limited("tokens", 1000, Unit::Hour)]).options(reporting);
     let ask = |units| house.ask(vec![hits(&[("tokens", "a")], units)]);
-    assert_eq!(ask(0).overall, Code::Ok);
-    assert_eq!(ask(6).overall, Code::Ok);
+    let served = (0..12).filter(|_| {
+        let served = ask(0).overall == Code::Ok;
+        if served {
+            ask(600);
+        }
+        served
+    });
+    assert_eq!(served.count(), 2);
+    // Denied single hits are not recorded, so they do not extend the denial.
+    for _ in 0..100 {
+        assert_eq!(ask(1).overall, Code::OverLimit);
+    }
+    house.clock.advance(Duration::from_secs(3600));
+    assert_eq!(remaining(&ask(0)), [1000]);
+}
+
+#[test]
+fn usage_reported_by_parallel_streams_is_recorded_in_full() {
+    let setups: [(HitsUsage, Option<HitsUsage>); 3] = [
+        (HitsUsage::ReportAboveOne, None),
+        (HitsUsage::Check, Some(HitsUsage::Report)),
+        (HitsUsage::Check, Some(HitsUsage::ReportAboveOne)),
+    ];
+    for (usage, of_descriptor) in setups {
+        let tree = with(limited("tokens", 1000, Unit::Hour), |spec| spec.usage = of_descriptor);
+        let house = TestEngine::new(vec![tree]).options(|options| options.envoy.usage = usage);
+        let ask = |units| house.ask(vec![hits(&[("tokens", "a")], units)]);
+        for _ in 0..20 {
+            assert_eq!(ask(0).overall, Code::Ok);
+        }
+        for _ in 0..20 {
+            ask(600);
+        }
+        // 11,400 of the 12,000 units are refunded.
+        let back = Descriptor { is_negative_hits: true, ..hits(&[("tokens", "a")], 11_400) };
+        assert_eq!(remaining(&house.ask(vec![back])), [400], "{usage:?}, {of_descriptor:?}");
+    }
+}
+
+#[test]
+fn only_an_explicit_number_of_hits_reports_usage() {
+    for (usage, recorded) in [
+        (HitsUsage::Check, [0, 0, 0]),
+        (HitsUsage::Report, [1, 7, 9]),
+        (HitsUsage::ReportAboveOne, [0, 7, 9]),
+    ] {
+        let house = TestEngine::new(vec![minute("tokens", 5)])
+            .options(|options| options.envoy.usage = usage);
+        let of_request = |hits_addend, descriptor| {
+            let descriptors = vec![descriptor];
+            house.try_ask(&LimitRequest { domain: DOMAIN, descriptors, hits_addend }).unwrap()
+        };
+        let (plain, tokens) = (|| descriptor(&[("tokens", "a")]), [("tokens", "a")]);
+        assert_eq!(house.passes(&tokens), 5);
+        let mut used = 5;
+        for (denied, more) in [(0, 0), (1, recorded[0]), (7, recorded[1])] {
+            assert_eq!(of_request(denied, plain()).overall, Code::OverLimit);
+            used += more;
+        }
+        assert_eq!(of_request(0, hits(&tokens, 9)).overall, Code::OverLimit);
+        used += recorded[2];
+        let back = Descriptor { is_negative_hits: true, ..hits(&tokens, used - 1) };
+        assert_eq!(remaining(&house.ask(vec![back])), [4], "{usage:?}");
+    }
+}
+
+#[test]
+fn usage_is_recorded_although_another_descriptor_denies() {
+    let tokens = with(minute("tokens", 10), |spec| spec.usage = Some(HitsUsage::Report));
+    let house = TestEngine::new(vec![tokens, minute("user", 1)]);
+    let both = || house.ask(vec![hits(&[("tokens", "")], 4), descriptor(&[("user", "a")])]);
+    assert_eq!(remaining(&both()), [6, 0]);
+    let denied = both();
+    assert_eq!(codes(&denied), [Code::Ok, Code::OverLimit]);
+    assert_eq!((denied.overall, remaining(&denied)), (Code::OverLimit, vec![2, 0]));
+    // A report above the limit denies the request, so the other descriptor is not charged.
+    house.clock.advance(60 * SECOND);
+    let over = house.ask(vec![hits(&[("tokens", "")], 11), descriptor(&[("user", "a")])]);
+    assert_eq!(codes(&over), [Code::OverLimit, Code::Ok]);
+    assert_eq!(remaining(&over), [0, 1]);
+}
+
+#[test]
+fn a_report_counts_for_a_window_and_its_wait_says_so() {
+    let tokens = with(minute("tokens", 10), |spec| spec.usage = Some(HitsUsage::Report));
+    let house = TestEngine::new(vec![tokens]);
+    let ask = |units| house.ask(vec![hits(&[("tokens", "a")], units)]).statuses.remove(0);
+    assert_eq!(ask(6).code, Code::Ok);
     house.clock.advance(30 * SECOND);
-    assert_eq!(ask(0).overall, Code::Ok, "four are left");
-    // Charged afterwards: denied but still recorded, twelve above the limit.
-    assert_eq!(ask(16).overall, Code::OverLimit);
-    assert_eq!(ask(0).overall, Code::OverLimit);
-    // When nothing is left, nothing is added: the wait does not grow.
-    assert_eq!(ask(16).overall, Code::OverLimit);
-    house.clock.advance(30 * SECOND);
-    assert_eq!(ask(0).overall, Code::OverLimit, "the sixteen still count");
-    house.clock.advance(30 * SECOND);
-    assert_eq!(remaining(&ask(0)), [10]);
+    let over = ask(5);
+    assert_eq!((over.code, over.until), (Code::OverLimit, Some(30 * SECOND)));
+    // More than 2^53 units are counted as 2^53 - 1.
+    let over = ask(u64::MAX);
+    assert_eq!((over.code, over.until), (Code::OverLimit, Some(60 * SECOND)));
+    assert_eq!(house.counted("shop.tokens")[1], 1 + (1 << 53) - 1);
+    house.clock.advance(Duration::from_millis(59_999));
+    assert_eq!(ask(0).code, Code::OverLimit);
+    house.clock.advance(Duration::from_millis(1));
+    assert_eq!(ask(0).remaining, 10);
+}
+
+#[test]
+fn reports_in_shadow_mode_are_recorded_as_if_enforced() {
+    let tokens = with(minute("tokens", 10), |spec| {
+        spec.usage = Some(HitsUsage::Report);
+        spec.shadow_mode = true;
+    });
+    let house = TestEngine::new(vec![tokens]);
+    for _ in 0..3 {
+        assert_eq!(house.ask(vec![hits(&[("tokens", "a")], 8)]).overall, Code::Ok);
+    }
+    let back = Descriptor { is_negative_hits: true, ..hits(&[("tokens", "a")], 15) };
+    assert_eq!(remaining(&house.ask(vec![back])), [1]);
 }
 
 #[test]

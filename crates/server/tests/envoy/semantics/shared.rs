@@ -10,7 +10,7 @@ use slidegate_server::domain::{
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
 use slidegate_server::spec::{
-    DescriptorSpec, EnvoyFailureMode, RedisPlace, RedisSpec, Spec, StoreSpec, Unit,
+    DescriptorSpec, EnvoyFailureMode, HitsUsage, RedisPlace, RedisSpec, Spec, StoreSpec, Unit,
 };
 use slidegate_testkit::server::RedisServer;
 
@@ -99,12 +99,12 @@ async fn the_failure_mode_of_the_domain_or_the_descriptor_answers_for_a_store_th
         (Some(Deny), [Some(Code::OverLimit), Some(Code::OverLimit), Some(Code::Ok)]),
         (Some(Local), [Some(Code::Ok); 3]),
     ];
-    for charge_all in [false, true] {
+    for usage in [HitsUsage::Check, HitsUsage::Report] {
         for of_domain in [false, true] {
             let mut server = RedisServer::start().unwrap();
             let options = {
                 let mut options = Options::default();
-                options.envoy.charge_all = charge_all;
+                options.envoy.usage = usage;
                 options
             };
             let mut engines = Vec::new();
@@ -132,11 +132,11 @@ async fn the_failure_mode_of_the_domain_or_the_descriptor_answers_for_a_store_th
             for (engine, name, mode, [take, look, give]) in engines {
                 let back = Descriptor { is_negative_hits: true, ..hits(&name, 1) };
                 let got = [
-                    code(&engine, &options, descriptor(&name)).await,
+                    code(&engine, &options, hits(&name, 1)).await,
                     code(&engine, &options, hits(&name, 0)).await,
                     code(&engine, &options, back).await,
                 ];
-                assert_eq!(got, [take, look, give], "{mode:?}, charge all {charge_all}");
+                assert_eq!(got, [take, look, give], "{mode:?}, {usage:?}");
                 if mode == Some(Local) {
                     let over = code(&engine, &options, descriptor(&name)).await;
                     assert_eq!(over, Some(Code::OverLimit), "this process has a limit too");
@@ -191,7 +191,7 @@ fn tree(algorithm: Algorithm) -> Vec<DescriptorSpec> {
 async fn by_its_own_number(engine: &Engine, algorithm: Algorithm, store: &str) {
     let what = format!("{algorithm:?} in {store}");
     let (each, mut all) = (Options::default(), Options::default());
-    all.envoy.charge_all = true;
+    all.envoy.usage = HitsUsage::Report;
     let left = async |descriptors| remaining(&ask(engine, &each, descriptors).await);
     let look = || vec![hits(&[("user", "a")], 0)];
     assert_eq!(left(vec![hits(&[("user", "a")], 3)]).await, [2], "{what}: taken");
@@ -228,6 +228,22 @@ async fn every_algorithm_applies_the_limits_own_number_in_redis() {
         let engine = Engine::new(&in_redis(&server, tree(algorithm)), &mut NoRestore).unwrap();
         by_its_own_number(&engine, algorithm, "Redis").await;
     }
+}
+
+#[tokio::test]
+async fn usage_reported_by_parallel_streams_is_recorded_in_full_in_redis() {
+    let server = RedisServer::start().unwrap();
+    let spec = in_redis(&server, vec![hour("tokens", 1000)]);
+    let one = Engine::new(&spec, &mut NoRestore).unwrap();
+    let two = Engine::new(&spec, &mut NoRestore).unwrap();
+    let mut options = Options::default();
+    options.envoy.usage = HitsUsage::ReportAboveOne;
+    let report = |engine| ask(engine, &options, vec![hits(&[("tokens", "a")], 600)]);
+    for _ in 0..10 {
+        let _ = tokio::join!(report(&one), report(&two));
+    }
+    let back = Descriptor { is_negative_hits: true, ..hits(&[("tokens", "a")], 11_400) };
+    assert_eq!(remaining(&ask(&one, &options, vec![back]).await), [400]);
 }
 
 #[test]

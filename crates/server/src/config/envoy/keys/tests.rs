@@ -27,6 +27,7 @@ fn the_table_has_the_sixteen_keys_and_the_extensions() {
         "store",
         "unit",
         "unlimited",
+        "usage",
         "value",
         "value_to_metric",
     ];
