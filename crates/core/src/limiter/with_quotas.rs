@@ -138,7 +138,8 @@ impl WithQuotas<'_> {
     /// 2^53 - 1. Use it for work that is already done, and for penalties.
     ///
     /// The units count like those of a check, so a key that is charged above its limit is denied
-    /// until enough of them have expired.
+    /// until enough of them have expired. In a log whose longest quota is used up, they join the
+    /// newest entry and count from now on with it, so that units above the limit take no memory.
     ///
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};

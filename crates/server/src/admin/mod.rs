@@ -140,7 +140,7 @@ fn version() -> Reply {
     reply::plain(&json!({"name": "slidegate", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-/// Returns whether a reload may remove limits in force.
+/// Returns whether a reload may remove active limits.
 fn may_remove(request: &Request<Incoming>) -> Result<bool, ApiError> {
     match request.uri().query() {
         None | Some("" | "allow_removed=false") => Ok(false),

@@ -87,7 +87,7 @@ impl Reloader {
         Self { engine, load: Box::new(load), started_with, watched, secrets, reloads, view, turn }
     }
 
-    /// Reloads once. Returns a message for the operator. Limits in force may be removed if
+    /// Reloads once. Returns a message for the operator. Active limits may be removed if
     /// `may_remove` is set, or if the new configuration allows it.
     pub(super) fn reload(&self, may_remove: bool) -> Result<String, String> {
         let _turn = self.turn.lock();
@@ -115,7 +115,7 @@ impl Reloader {
         Ok(format!("active: {}; after a restart: {waiting}", loaded.spec.counts()))
     }
 
-    /// Refuses a configuration that lacks limits in force: a file that was truncated, is still being
+    /// Refuses a configuration that lacks active limits: a file that was truncated, is still being
     /// written or is not there yet would lift them.
     fn refuse_removed(&self, loaded: &Loaded) -> Result<(), String> {
         let Settings { allow_empty, allow_removed, .. } = &loaded.settings;
@@ -139,7 +139,7 @@ impl Reloader {
             format!("set `allow_removed: [{listed}]` in the file")
         };
         Err(format!(
-            "the new configuration lacks limits in force, or quotas of them: {listed}{more}. If that \
+            "the new configuration lacks active limits, or quotas of them: {listed}{more}. If that \
              is intended, {in_file}, send `POST /-/reload?allow_removed=true` to the admin listener, \
              or restart"
         ))

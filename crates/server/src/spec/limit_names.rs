@@ -1,4 +1,4 @@
-//! The names of all limits in force.
+//! The names of all active limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ impl LimitNames {
     }
 
     /// Returns the names that are missing in `after`, or have fewer quotas there, and that `allowed`
-    /// does not contain. A missing domain stands for all its limits.
+    /// does not contain. The limits of a missing domain are not listed.
     pub(crate) fn lost_in(&self, after: &Self, allowed: &[String]) -> Vec<&str> {
         let lost = self.0.iter().filter(|(name, quotas)| after.0.get(*name) < Some(quotas));
         let lost: BTreeSet<&str> = lost.map(|(name, _)| name.as_str()).collect();
