@@ -81,6 +81,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
 fn run_service(options: &Options, service: &Service) -> Result<ExitCode, Failure> {
     match service {
         Service::Dashboard => server::run_dashboard(options)?,
+        Service::Outages { schedules } => faults::search(options, *schedules)?,
         Service::Faults { fault } => faults::run(options, fault.as_deref())?,
         Service::Redis => redis::run(options)?,
         Service::Server => server::run(options)?,

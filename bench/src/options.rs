@@ -10,6 +10,7 @@ usage: slidegate-bench inproc [--json] [--quick] [WORKLOAD]
        slidegate-bench over [--json] [--quick]
        slidegate-bench redis [--json] [--quick]
        slidegate-bench faults [--json] [FAULT]
+       slidegate-bench outages [--json] [SCHEDULES]
        slidegate-bench instructions [--json] [--record | --compare]
        slidegate-bench tower [--json] [--quick]
        slidegate-bench server [--json] [--quick]
@@ -22,6 +23,8 @@ holds         the longest time for which a lock is held while 10 M keys are adde
 over          units that two threads get from one key, compared with the limit
 redis         limits in Redis compared with the usual sorted set, on a server started for it
 faults        every fault of a Redis store, staged on real servers; about seven minutes
+outages       random loads of four processes in an outage, compared with the bound of `local`; 400
+              schedules by default, which take about a minute
 instructions  instructions per check, counted with callgrind
 tower         overhead of a layer per request, in time and instructions
 server        the daemon compared with servers that do nothing, Redis and a peer
@@ -76,6 +79,9 @@ pub(crate) enum Command {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     Dashboard,
+    Outages {
+        schedules: u32,
+    },
     Faults {
         fault: Option<String>,
     },
@@ -159,6 +165,8 @@ impl Service {
     fn parse(words: &[&str], minutes: u64) -> Result<Self, Failure> {
         Ok(match *words {
             ["dashboard"] => Self::Dashboard,
+            ["outages"] => Self::Outages { schedules: 400 },
+            ["outages", schedules] => Self::Outages { schedules: schedules.parse()? },
             ["faults"] => Self::Faults { fault: None },
             ["faults", fault] => Self::Faults { fault: Some(fault.to_owned()) },
             ["redis"] => Self::Redis,

@@ -7,7 +7,10 @@
 mod load;
 mod record;
 mod report;
+mod search;
 mod stage;
+
+pub(crate) use search::run as search;
 
 use crate::Failure;
 use crate::options::Options;

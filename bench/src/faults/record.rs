@@ -64,7 +64,7 @@ pub(super) fn summarize(observations: &[Observation], span: Span, window: Durati
 
 /// A check was decided between sending it and receiving the decision. Only checks that were both sent
 /// and received within an interval are certainly part of it, so this is a lower bound.
-fn worst_window(admitted: &[Observation], window: Duration) -> u64 {
+pub(super) fn worst_window(admitted: &[Observation], window: Duration) -> u64 {
     let from = admitted.iter().map(|first| {
         let end = first.sent + window;
         let inside = |one: &&Observation| one.sent >= first.sent && one.received < end;
