@@ -269,6 +269,14 @@ impl Decision {
         self.receipt.take()
     }
 
+    /// Reports no remaining units. For clients that may check but not look at a key: a check that is
+    /// denied takes nothing, so it would be a look.
+    pub fn hide_remaining(&mut self) {
+        for quota in self.quotas.as_mut_slice() {
+            quota.remaining = 0;
+        }
+    }
+
     /// Adds refunded units to the remaining units of every quota.
     pub fn return_units(&mut self, units: u64) {
         for quota in self.quotas.as_mut_slice() {

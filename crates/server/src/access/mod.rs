@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
+use slidegate::Decision;
 
 pub use self::origin::{ForeignRequest, HostNames};
 pub use self::token::Token;
@@ -147,6 +148,20 @@ impl Access {
             return Err(None);
         }
         rules.find(token).map(|_| ()).ok_or(Some(AccessError::UnknownToken))
+    }
+
+    /// Hides what remains from a client that may not look, if its check took nothing. Otherwise a check
+    /// of a cost that is always denied would be a look.
+    pub fn hide(&self, decision: &mut Decision, token: Option<&[u8]>) {
+        let took_nothing = !decision.is_allowed() || decision.is_shadow_denied();
+        if took_nothing && self.check(Scope::Look, token).is_err() {
+            decision.hide_remaining();
+        }
+    }
+
+    /// As [`hide`](Access::hide), for an HTTP request.
+    pub fn hide_from(&self, headers: &HeaderMap, decision: &mut Decision) {
+        self.hide(decision, own_token(headers).or_else(|| bearer_token(headers)));
     }
 
     /// Checks an HTTP request. Its token is in `X-Slidegate-Token` or `Authorization: Bearer`.

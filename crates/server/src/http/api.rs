@@ -34,9 +34,10 @@ pub(super) async fn check_query(state: &HttpState, request: &Request<Incoming>) 
     let query = request.uri().query().unwrap_or_default();
     let (check, options) = request::check_query(query, state.settings().wait_max)?;
     let CheckOptions { denial, wait } = options;
-    let caller = Caller::http(request.headers());
+    let (caller, headers) = (Caller::http(request.headers()), request.headers());
     let place = request.extensions().get();
-    reply_to_check(state, &check, ReplyOptions { denial, wait, is_get: true, caller, place }).await
+    let options = ReplyOptions { denial, wait, is_get: true, caller, headers, place };
+    reply_to_check(state, &check, options).await
 }
 
 async fn reply_to_check(
@@ -55,11 +56,15 @@ async fn decide_or_wait(
     ask: &Ask<'_>,
     options: ReplyOptions<'_>,
 ) -> GateDecision {
-    let Some(waiting) = waiting(state, options.wait, options.place) else {
-        return decide(ask, options.caller).await;
+    let mut decided = match waiting(state, options.wait, options.place) {
+        None => decide(ask, options.caller).await,
+        // Boxed, so that checks that do not wait do not carry it.
+        Some(waiting) => {
+            Box::pin(state.engine().check_or_wait(*ask, &waiting, options.caller)).await
+        }
     };
-    // Boxed, so that checks that do not wait do not carry it.
-    Box::pin(state.engine().check_or_wait(*ask, &waiting, options.caller)).await
+    state.settings().access.hide_from(options.headers, &mut decided.decision);
+    decided
 }
 
 fn decide<'a>(ask: &Ask<'a>, caller: Caller<'a>) -> StoreFuture<'a, GateDecision> {
@@ -100,7 +105,10 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
     };
     let asks = checks.iter().enumerate().map(find).collect::<Result<Vec<_>, _>>()?;
     let waiting = waiting(state, options.wait, options.place);
-    let all = check_asks(&asks, waiting.as_ref(), options.caller).await?;
+    let mut all = check_asks(&asks, waiting.as_ref(), options.caller).await?;
+    for decided in &mut all {
+        settings.access.hide_from(options.headers, &mut decided.decision);
+    }
 
     let headers = &settings.headers;
     let mut advertised = Vec::new();
@@ -145,6 +153,9 @@ pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) ->
     let mut all = Vec::with_capacity(asks.len());
     for some in asks.chunks(IN_FLIGHT_MAX) {
         all.extend(decide_each(some, caller).await);
+    }
+    for decided in all.iter_mut().flatten() {
+        settings.access.hide_from(request.headers(), &mut decided.decision);
     }
     let mut body = DecisionWriter::with_capacity(asks.len());
     body.text(r#"{"answers":["#);
@@ -288,9 +299,9 @@ async fn read_check<'a>(
     let wait_max = may_wait.then_some(state.settings().wait_max);
     let CheckOptions { denial, wait } = check_options(request.uri().query(), wait_max)?;
     let body = body::read_json(request, state.body_limits()).await?;
-    let caller = Caller::http(request.headers());
+    let (caller, headers) = (Caller::http(request.headers()), request.headers());
     let place = request.extensions().get();
-    Ok((body, ReplyOptions { denial, wait, is_get: false, caller, place }))
+    Ok((body, ReplyOptions { denial, wait, is_get: false, caller, headers, place }))
 }
 
 /// Reads the body of a request without a query.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use serde::{Serialize, Serializer};
@@ -38,6 +38,8 @@ pub(super) struct ReplyOptions<'a> {
     pub(super) wait: Duration,
     pub(super) is_get: bool,
     pub(super) caller: Caller<'a>,
+    /// The fields of the request, with the client's token.
+    pub(super) headers: &'a HeaderMap,
     /// The place that the request frees while it waits.
     pub(super) place: Option<&'a Place>,
 }

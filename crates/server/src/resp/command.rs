@@ -7,7 +7,7 @@ use slidegate::{Cost, Decision, Error, RetryAfter};
 use slidegate_gate::{ASKS_MAX, Ask, Caller, Gate, GateDecision, TierId, check_all};
 
 use super::parse::CommandArguments;
-use super::reply::{Replies, shown};
+use super::reply::{Replies, millis, seconds, shown};
 use super::throttle::{Throttles, until_full};
 use crate::access::{Access, AccessError, Scope};
 use crate::engine::{Engine, Plan, latest};
@@ -233,11 +233,15 @@ impl Call<'_> {
     /// Checks, and waits for units for up to `wait`.
     async fn decide(&self, ask: Ask<'_>, wait: Duration) -> GateDecision {
         let Ask { gate, key, tier, cost } = ask;
-        if wait.is_zero() {
-            return gate.check(key, tier, cost, Caller::RESP).await;
-        }
-        // Boxed, so that checks that do not wait do not carry it.
-        Box::pin(self.engine.check_or_wait(ask, &self.engine.waiting(wait), Caller::RESP)).await
+        let mut decided = if wait.is_zero() {
+            gate.check(key, tier, cost, Caller::RESP).await
+        } else {
+            let waiting = self.engine.waiting(wait);
+            // Boxed, so that checks that do not wait do not carry it.
+            Box::pin(self.engine.check_or_wait(ask, &waiting, Caller::RESP)).await
+        };
+        self.access.hide(&mut decided.decision, self.token.as_deref());
+        decided
     }
 
     /// `SG.PEEK policy key [COST n] [TIER name]`
@@ -349,7 +353,8 @@ impl Call<'_> {
         let waiting = (!wait.is_zero()).then(|| self.engine.waiting(wait));
         let all = check_all(&asks, waiting.as_ref(), Caller::RESP).await.map_err(failed)?;
         self.replies.array(all.len());
-        for decided in all {
+        for mut decided in all {
+            self.access.hide(&mut decided.decision, self.token.as_deref());
             self.decision(&decided.decision);
         }
         Ok(())
@@ -380,13 +385,17 @@ impl Call<'_> {
         let key = self.key(1)?;
         let rate = [self.number(2)?, self.number(3)?, self.number(4)?];
         let quantity = if self.arguments.len() == 6 { self.number(5)? } else { 1 };
+        if quantity == 0 {
+            self.access.check(Scope::Look, self.token.as_deref()).map_err(refused)?;
+        }
         let gate = self.throttles.get(self.engine, rate).await?;
-        let decision = match Cost::new(quantity) {
+        let mut decision = match Cost::new(quantity) {
             Ok(cost) => gate.check(key, None, cost, Caller::RESP).await.decision,
             // Takes nothing, and returns the current state.
             Err(_) if quantity == 0 => gate.peek(key, None, Cost::ONE).await.map_err(failed)?,
             Err(error) => return Err(format!("ERR {error}")),
         };
+        self.access.hide(&mut decision, self.token.as_deref());
         let allowed = decision.is_allowed() || quantity == 0;
         self.replies.array(5);
         self.replies.integer(i64::from(!allowed));
@@ -584,16 +593,4 @@ fn refused(refusal: AccessError) -> ErrorReply {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failed(error: Error) -> ErrorReply {
     format!("ERR {error}")
-}
-
-/// Rounded up, so that waiting this long is always enough.
-fn millis(duration: Duration) -> i64 {
-    let part = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
-    let millis = duration.as_secs().saturating_mul(1000).saturating_add(part);
-    i64::try_from(millis).unwrap_or(i64::MAX)
-}
-
-/// Rounded up, so that waiting this long is always enough.
-fn seconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,7 @@
 //! Encodes replies.
 
+use core::time::Duration;
+
 /// The maximum buffer size that an idle connection keeps, in bytes.
 const KEPT_MAX: usize = 16 * 1024;
 
@@ -83,6 +85,18 @@ pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_MAX)]);
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+/// Rounded up, so that waiting this long is always enough.
+pub(super) fn millis(duration: Duration) -> i64 {
+    let part = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
+    let millis = duration.as_secs().saturating_mul(1000).saturating_add(part);
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
+
+/// Rounded up, so that waiting this long is always enough.
+pub(super) fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -165,3 +165,33 @@ async fn a_page_of_another_site_takes_no_units() {
     client.write(b"GET /v1/check?policy=api&key=k HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert_eq!(client.read(true).await.unwrap().json()["remaining"], 1000 - 6);
 }
+
+// A check of a huge cost takes nothing, so it would be a peek without the scope.
+#[tokio::test]
+async fn denials_show_what_remains_only_to_clients_that_may_look() {
+    let server = api(Access::new(rules(None), Exposure::Network), HostNames::default()).await;
+    let check = |cost: u64| json!({"policy": "api", "key": "k", "cost": cost});
+    let mut client = Client::connect(server.address).await;
+    assert_eq!(client.post("/v1/check", &check(400)).await.json()["remaining"], 600);
+    for cost in [601, 1000, 1001, (1 << 53) - 1] {
+        let asks = json!({"asks": [check(cost)]});
+        for (path, body) in [
+            ("/v1/check", check(cost)),
+            ("/v1/check?status=429", check(cost)),
+            ("/v1/reserve", check(cost)),
+            ("/v1/check_all", asks.clone()),
+            ("/v1/check_all?status=429", asks.clone()),
+            ("/v1/batch", asks),
+        ] {
+            for (token, shows) in [("", false), (APP, false), (EYE, true), (OPS, true)] {
+                let fields = if token.is_empty() { String::new() } else { bearer(token) };
+                let mut client = Client::connect(server.address).await;
+                let fields = format!("{JSON}{fields}");
+                let answer = client.send("POST", path, &fields, &body.to_string()).await;
+                let head = ["ratelimit", "x-ratelimit-remaining"].map(|name| answer.field(name));
+                let all = format!("{head:?} {}", answer.text());
+                assert!(all.contains("600") == shows, "{path} {cost} {token}: {all}");
+            }
+        }
+    }
+}

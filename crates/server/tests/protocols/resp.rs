@@ -388,3 +388,29 @@ async fn tokens_allow_their_scopes() {
     assert!(answer[..read].starts_with(b"-NOPERM "), "{:?}", answer.get(..read));
     server.ask(b"AUTH some-token\r\n", "-ERR AUTH without any token configured").await;
 }
+
+// A check of a huge cost takes nothing, so it would be a peek without the scope.
+#[tokio::test(flavor = "multi_thread")]
+async fn denials_show_what_remains_only_to_clients_that_may_look() {
+    let access = Access::new(crate::access::rules(None), Exposure::Network);
+    let server = Server::with(RespLimits::default(), access).await;
+    let first = server.cli(&["SG.CHECK", "api", "k"]);
+    let remaining = |reply: &str| reply.split(' ').nth(2).unwrap().to_owned();
+    let left = remaining(&first);
+    assert_ne!(left, "0", "{first}");
+    let denials: [&[&str]; 3] = [
+        &["SG.CHECK", "api", "k", "COST", "9007199254740991"],
+        &["SG.RESERVE", "api", "k", "COST", "9007199254740991"],
+        &["SG.ALL", "api", "k", "9007199254740991"],
+    ];
+    for denial in denials {
+        let hidden = server.cli(denial);
+        assert!(hidden.starts_with("0 "), "{hidden}");
+        assert_eq!(remaining(&hidden), "0", "{hidden}");
+        let shown =
+            server.cli(&[&["-a", "token-of-the-eye-02", "--no-auth-warning"], denial].concat());
+        assert_eq!(remaining(&shown), left, "{shown}");
+    }
+    let throttle = ["CL.THROTTLE", "k", "4", "10", "60", "0"];
+    assert!(server.cli(&throttle).starts_with("NOAUTH "));
+}
