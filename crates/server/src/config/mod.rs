@@ -17,6 +17,7 @@ mod reference;
 pub mod report;
 pub mod scenario;
 mod schema;
+mod secrets;
 mod settings;
 mod sliding;
 mod source;

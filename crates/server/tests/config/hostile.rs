@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
+use slidegate_server::config::report::write_json;
 use slidegate_server::config::{Format, Request, load};
 
 use crate::files::{codes, path};
@@ -167,4 +168,92 @@ fn control_characters_are_not_shown() {
     let text = refused.to_string();
     assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text:?}");
     fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A text in the notation of YAML with an escape for each character.
+fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut all, byte| {
+        let _ = write!(all, "\\x{byte:02x}");
+        all
+    })
+}
+
+/// Files with a password, and an error on its line, next to it or in it.
+fn files_with(password: &str) -> Vec<String> {
+    let single = password.replace('\'', "''");
+    let double = password.replace('\\', "\\\\").replace('"', "\\\"");
+    let escaped = escaped(password);
+    let store = |text: String| format!("stores: {{s: {{{text}}}}}\n");
+    vec![
+        store(format!("redis: 'redis://me:{single}@h:1', bad: 1")),
+        store(format!("redis: 'redys://me:{single}@h:1'")),
+        store(format!("redis: \"me:{double}@h:1\"")),
+        store(format!("redis: 'redis://h', password: '{single}', bad: 1")),
+        store(format!("bad: 1, password: \"{double}\", redis: 'redis://:x,y@h'")),
+        store(format!("bad: 1, password: \"{escaped}\", redis: 1")),
+        store(format!("cluster: ['redis://a', 'redys://:{single}@b', 'redis://u:{single}@b']")),
+        store(format!(
+            "sentinel: {{addresses: ['redys://:{single}@b'], service: m, pasword: '{single}'}}"
+        )),
+        store(format!("redis: 'redis://h', password: ['{single}'], passwd: {{a: '{single}'}}")),
+        store(format!("redis: 'redis://h', password: !x '{single}'")),
+        store(format!("redis: 'redis://h', password: '{single}' x")),
+        format!("stores:\n  s:\n    redis: 'redis://:{single}@h' bad\n"),
+        format!("stores:\n  s:\n    password: \"{double}\n    bad: [1\n"),
+        format!("stores:\n  s:\n    pasword: |\n      {password}\n    bad\n"),
+        format!("stores:\n  s:\n    password: >-\n      {password}\n   bad: 1\n"),
+        format!("x: &p '{single}'\nstores: {{s: {{password: *p, redis: 1}}}}\n"),
+        format!("access: {{tokens: ['{single}'], anonymous: 5}}\n"),
+        format!("access: {{token: '{single}'}}\n"),
+        format!("rules: [{{match: {{header: {{authorization: '{single}', bad: [1]}}}}}}]\n"),
+        format!("listen: {{http: 1}}\n---\npassword: '{single}'\n"),
+        format!("{{\"stores\": {{\"s\": {{\"password\": \"{double}\", \"bad\": 1}}}}}}"),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_password_is_shown(password in "[!-~][ -~]{4,18}[!-~]") {
+        let folder = std::env::temp_dir().join(format!("slidegate-secret-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("file.yaml");
+        let mut shown = Vec::new();
+        for text in files_with(&password) {
+            fs::write(&file, &text).unwrap();
+            let Err(invalid) = load(&Request::new([file.clone()])) else {
+                panic!("no error in {text}");
+            };
+            shown.push((text, invalid));
+        }
+        let variables = [
+            ("REDIS_URL", format!("redys://me:{password}@h:1")),
+            ("REDIS_URL", format!("me:{password}@h:1")),
+            ("REDIS_AUTH", password.clone()),
+            ("REDIS_AUTH", format!("me:{password}")),
+            ("REDIS_SENTINEL_AUTH", password.clone()),
+            ("SLIDEGATE_ACCESS_TOKENS", password.clone()),
+        ];
+        for (name, value) in variables {
+            let mut request = Request::new([path("envoy/wildcard.yaml")]);
+            let set = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            let list = [("REDIS_TYPE", "no"), (name, value.as_str())];
+            request.environment = list.into_iter().map(set).collect();
+            if let Err(invalid) = load(&request) {
+                shown.push((format!("{name}={value}"), invalid));
+            }
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        let escaped = escaped(&password);
+        for (text, invalid) in shown {
+            let mut json = Vec::new();
+            write_json(&mut json, &invalid.findings).unwrap();
+            let all = format!("{invalid}\n{invalid:?}\n{}", String::from_utf8(json).unwrap());
+            // Quotes and backslashes are escaped in some of the forms.
+            for secret in [&password, &escaped, &password.replace('\'', "''")] {
+                prop_assert!(!all.contains(secret.as_str()), "{text}\n{all}");
+            }
+        }
+    }
 }

@@ -133,10 +133,14 @@ impl Report {
         message: &str,
     ) -> Finding<'_> {
         self.errors += usize::from(severity == Severity::Error);
-        let mut finding = Diagnostic::general(severity, code, mask::shown(message));
+        if self.findings.len() >= FINDINGS_MAX {
+            self.left_out += 1;
+            return Finding { finding: None, sources: &self.sources };
+        }
+        let shown = mask::shown(message, self.sources.secrets());
+        let mut finding = Diagnostic::general(severity, code, shown);
         finding.place = span.and_then(|span| Place::new(&self.sources, span));
-        if self.findings.len() >= FINDINGS_MAX || self.findings.contains(&finding) {
-            self.left_out += usize::from(self.findings.len() >= FINDINGS_MAX);
+        if self.findings.contains(&finding) {
             return Finding { finding: None, sources: &self.sources };
         }
         self.findings.push(finding);
@@ -155,7 +159,7 @@ impl Finding<'_> {
     /// Sets the allowed values, or the fix.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         if let Some(finding) = &mut self.finding {
-            finding.help = Some(mask::shown(&help.into()));
+            finding.help = Some(mask::shown(&help.into(), self.sources.secrets()));
         }
         self
     }

@@ -34,9 +34,11 @@ impl Place {
         let end = floor(whole, before + length).max(start);
         let column = whole[..start].chars().count();
         let width = whole[start..end].trim_end().chars().count();
-        let shown = mask::line(whole);
+        let shown = source.masked_line(line, mask::star);
         let skipped = (column + width.min(SHOWN_MAX / 2)).saturating_sub(SHOWN_MAX);
-        let excerpt = shown.chars().skip(skipped).take(SHOWN_MAX).map(mask::visible).collect();
+        let excerpt: String =
+            shown.chars().skip(skipped).take(SHOWN_MAX).map(mask::visible).collect();
+        let excerpt = mask::without(&excerpt, sources.secrets());
         Some(Self {
             origin: source.origin.clone(),
             line: line + 1,

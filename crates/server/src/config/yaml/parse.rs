@@ -6,6 +6,7 @@ use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span as Mark
 
 use super::{MapEntry, Node, Scalar, Shape, Style};
 use crate::config::report::Report;
+use crate::config::secrets::is_secret;
 use crate::config::source::Span;
 
 /// The maximum nesting. A descriptor tree takes two levels for each of its own, at most 128.
@@ -33,17 +34,25 @@ pub(in crate::config) fn parse(text: &str, whole: Span, report: &mut Report) -> 
     options.set_emit_comments(false);
     options.flow_nesting_limit = DEPTH_MAX;
     options.block_nesting_limit = DEPTH_MAX;
-    let tree = Tree {
+    let mut tree = Tree {
         whole,
         open: Vec::new(),
         anchors: HashMap::new(),
         nodes: 0,
         repeated: 0,
         root: None,
+        read_to: whole.start,
     };
     match tree.read(Parser::new_from_str_with_options(text, options)) {
-        Ok(document) => Some(document),
+        Ok(document) => {
+            report.sources.hide_in(&document.root, "");
+            if let Some(second) = document.second {
+                report.sources.hide_rest(second, false);
+            }
+            Some(document)
+        }
         Err(Fault { span, message }) => {
+            tree.hide_secrets(report);
             report.error(span, "yaml", message);
             None
         }
@@ -64,6 +73,8 @@ struct Tree {
     nodes: usize,
     repeated: usize,
     root: Option<Node>,
+    /// The end of what has been read.
+    read_to: u32,
 }
 
 /// An incomplete map or list.
@@ -77,7 +88,7 @@ struct Open {
 
 impl Tree {
     fn read<'a>(
-        mut self,
+        &mut self,
         parser: impl Iterator<Item = Result<(Event<'a>, Mark), ScanError>>,
     ) -> Result<Document, Fault> {
         let mut second = None;
@@ -89,6 +100,7 @@ impl Tree {
                 break;
             }
             self.take(event, span)?;
+            self.read_to = span.end;
         }
         let nothing = Scalar { text: String::new(), style: Style::Plain };
         let root = self.root.take();
@@ -181,6 +193,20 @@ impl Tree {
             (Shape::Scalar(_), _) => {}
         }
         Ok(())
+    }
+
+    /// Hides the secrets of an incomplete tree, and what may be secret in the rest of the text.
+    fn hide_secrets(self, report: &mut Report) {
+        let mut name = String::new();
+        for Open { kind, span, key, .. } in self.open {
+            report.sources.hide_in(&Node { kind, span }, &name);
+            name = key.map_or(name, |(key, _)| key.text);
+        }
+        if let Some(root) = &self.root {
+            report.sources.hide_in(root, "");
+        }
+        let rest = Span { start: self.read_to, ..self.whole };
+        report.sources.hide_rest(rest, is_secret(&name));
     }
 
     fn repeat(&mut self, nodes: usize, span: Span) -> Result<(), Fault> {
