@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -167,14 +168,25 @@ impl Model {
         self.take(limits, at, cost);
     }
 
-    /// Refunds units taken at `tick`. For a log, refunds later ones if they are gone.
+    /// Refunds units taken at `tick`.
     fn give_back(&mut self, limits: &Limits, now: u64, tick: u64, units: u64) -> u64 {
+        self.remove(limits, now, tick..=tick, units)
+    }
+
+    /// Refunds units, the oldest first.
+    fn forgive(&mut self, limits: &Limits, now: u64, units: u64) -> u64 {
+        let longest = limits.iter().map(|limits| limits.1).max().unwrap();
+        self.remove(limits, now, now + 1 - longest..=u64::MAX, units)
+    }
+
+    fn remove(&mut self, limits: &Limits, now: u64, ticks: RangeInclusive<u64>, units: u64) -> u64 {
+        let tick = *ticks.start();
         match self {
             Self::Log(used) => {
                 let longest = limits.iter().map(|limits| limits.1).max().unwrap();
                 let mut left = if tick + longest > now { units } else { 0 };
                 let asked = left;
-                for (_, there) in used.iter_mut().filter(|(at, _)| *at >= tick) {
+                for (_, there) in used.iter_mut().filter(|(at, _)| ticks.contains(at)) {
                     let some = left.min(*there);
                     (*there, left) = (*there - some, left - some);
                 }
@@ -405,8 +417,7 @@ impl<'a> Walk<'a> {
     fn forgive(&mut self) {
         let units = 3 * self.cost();
         let limits = &self.setup.limits[0];
-        let longest = limits.iter().map(|limit| limit.1).max().unwrap();
-        let expected = self.model.give_back(limits, self.now, self.now + 1 - longest, units);
+        let expected = self.model.forgive(limits, self.now, units);
         assert_eq!(self.limiter.forgive("key", units), expected, "forgiven");
         self.seen[6] += u64::from(expected > 0);
     }

@@ -15,6 +15,7 @@ use slidegate::{
     Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Policy, Quota, Receipt, Tier,
 };
 use slidegate_redis::{Redis, RedisAsk, RedisLimiter, check_all};
+use slidegate_testkit::Random;
 use slidegate_testkit::server::{AcceptMode, Proxy, RedisServer};
 
 const ALGORITHMS: [Algorithm; 6] = [
@@ -84,6 +85,104 @@ fn refunds_use_the_quotas_of_the_tier_as_in_memory() {
             ];
             assert_eq!(shared, [1, 8, 3, 4, 7], "{algorithm:?}");
             assert_eq!(shared, memory, "{algorithm:?}");
+        }
+    });
+}
+
+/// What a decision says, in milliseconds.
+fn said(decision: &Decision) -> (bool, Vec<[Option<u128>; 3]>) {
+    let quota = |quota: &slidegate::QuotaDecision| {
+        [
+            Some(quota.remaining().into()),
+            quota.retry_after().duration().map(|wait| wait.as_millis()),
+            Some(quota.reset_after().as_millis()),
+        ]
+    };
+    (decision.is_allowed(), decision.quotas().iter().map(quota).collect())
+}
+
+// The conversion between windows depends only on what is recorded, so that both stores agree on every
+// decision, whatever was denied, looked at, refunded or forgiven in between. Logs are not compared: in
+// memory, a check under a shorter window drops entries, and Redis keeps them for the longest one.
+#[test]
+#[expect(clippy::too_many_lines, reason = "one list of operations for both stores")]
+fn changing_windows_decide_as_in_memory() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        for (algorithm, count, seed) in ALGORITHMS
+            .into_iter()
+            .filter(|algorithm| !algorithm.keeps_entries() && *algorithm != Algorithm::Gcra)
+            .flat_map(|algorithm| (0..12).map(move |seed| (algorithm, 1 + seed % 2, seed)))
+        {
+            let mut random = Random::new(seed);
+            let mut now = Duration::from_millis(1_700_000_000_007);
+            let clock = ManualClock::new(now);
+            let quotas = |limit: u64, seconds: u64| {
+                let quota = |by| Quota::new(limit * by, Duration::from_secs(seconds * by)).unwrap();
+                (1..=count).map(quota).collect::<Vec<_>>()
+            };
+            let policy = Policy::builder("p").quotas(quotas(6, 60)).algorithm(algorithm);
+            let policy = policy.build().unwrap();
+            let redis = patient(&server.url()).test_clock(clock.clone()).build().unwrap();
+            let shared = redis.limiter(policy.clone()).deny_cache(0).build().unwrap();
+            let memory = Limiter::builder(policy).clock(clock.clone()).build().unwrap();
+            let windows = random.pick(&[[60, 61, 59], [60, 5, 7], [60, 600, 61], [60, 120, 30]]);
+            let tiers = windows.map(|seconds| {
+                let quotas = quotas(random.between(3, 9), seconds);
+                (shared.tier(&quotas).unwrap(), memory.tier(&quotas).unwrap())
+            });
+            let key = format!("{algorithm:?}-{seed}");
+            let mut receipts = Vec::new();
+            for step in 0..150 {
+                let context = format!("{algorithm:?}, {count} quotas, seed {seed}, step {step}");
+                now += Duration::from_micros(match random.between(0, 9) {
+                    0..=2 => random.between(0, 1000),
+                    3..=7 => random.between(0, 6_000_000),
+                    _ => random.between(0, 70_000_000),
+                });
+                clock.set(now);
+                let (shared_tier, memory_tier) = random.pick(&[0, 1, 2].map(|at| &tiers[at]));
+                let ours = shared.with(shared_tier).unwrap();
+                let theirs = memory.with(memory_tier).unwrap();
+                let units = random.between(1, 3);
+                // With several quotas, a refund that only some of them count is written for all in Redis.
+                match random.between(0, if count == 1 { 9 } else { 6 }) {
+                    0..=5 => {
+                        let first = ours.check_cost(&key, cost(units)).await;
+                        let second = theirs.check_cost(&key, cost(units));
+                        assert_eq!(said(&first), said(&second), "{context}: check of {units}");
+                        if let (Some(first), Some(second)) =
+                            (first.into_receipt(), second.into_receipt())
+                        {
+                            assert_eq!(first.tick(), second.tick(), "{context}");
+                            receipts.push((units, first.tick(), first.epoch(), second.epoch()));
+                        }
+                    }
+                    6 => {
+                        let first = ours.peek_cost(&key, cost(units)).await.unwrap();
+                        let second = theirs.peek_cost(&key, cost(units));
+                        assert_eq!(said(&first), said(&second), "{context}: peek for {units}");
+                    }
+                    7 => {
+                        let first = ours.forgive(&key, units).await.unwrap();
+                        let second = theirs.forgive(&key, units);
+                        assert_eq!(first, second, "{context}: {units} forgiven");
+                    }
+                    _ if receipts.is_empty() => {}
+                    _ => {
+                        // Some are used again.
+                        let at = random.index(receipts.len());
+                        let (units, tick, epoch, memory_epoch) = receipts[at];
+                        if random.chance(70) {
+                            receipts.swap_remove(at);
+                        }
+                        let receipt = Receipt::new(0, units, tick, epoch);
+                        let first = ours.refund(&key, receipt).await.unwrap();
+                        let receipt = memory.receipt(&key, units, tick, memory_epoch);
+                        assert_eq!(first, theirs.refund(receipt), "{context}: refund at {tick}");
+                    }
+                }
+            }
         }
     });
 }

@@ -94,6 +94,7 @@ fn needs(trace: &Trace) -> BTreeSet<Capability> {
             Op::Block | Op::Unblock => need(Capability::Block, true),
             Op::Peek => need(Capability::Peek, true),
             Op::Refund => need(Capability::Refund, true),
+            Op::Forgive => need(Capability::Forgive, true),
             Op::Reserve | Op::Settle => need(Capability::Settle, true),
             Op::Reset => need(Capability::Reset, true),
             Op::Usage => need(Capability::Usage, true),
@@ -148,7 +149,10 @@ fn expect_fault(step: &Step) -> Option<String> {
         expects_decision && !step.op.returns_decision(),
         receipt.is_some() && !matches!(step.op, Op::Check | Op::Reserve | Op::CheckAtMost),
         units.is_some()
-            && !matches!(step.op, Op::Refund | Op::Settle | Op::CheckAtMost | Op::Charge),
+            && !matches!(
+                step.op,
+                Op::Refund | Op::Forgive | Op::Settle | Op::CheckAtMost | Op::Charge
+            ),
         found.is_some() && !matches!(step.op, Op::Reset | Op::Unblock),
         used.is_some() && step.op != Op::Usage,
         history.is_some() && step.op != Op::History,

@@ -118,6 +118,10 @@ impl Subject for MemorySubject {
         Ok(self.limiter.refund(receipt))
     }
 
+    fn forgive(&mut self, key: &str, units: u64) -> Result<u64, SubjectError> {
+        Ok(self.limiter.forgive(key, units))
+    }
+
     fn settle(&mut self, receipt: Receipt, actual: u64) -> Result<u64, SubjectError> {
         Ok(self.limiter.settle(receipt, actual))
     }

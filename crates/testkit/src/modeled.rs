@@ -242,6 +242,17 @@ impl Subject for ModelSubject {
         Ok(keyed.model.give_back(&quotas, now, receipt.at, receipt.units))
     }
 
+    fn forgive(&mut self, key: &str, units: u64) -> Result<u64, SubjectError> {
+        let (quotas, now) = (self.quotas(None)?, self.now());
+        let events = self.look(key, |model| model.events(&quotas, now));
+        let events = events.ok_or(SubjectError::Unsupported(Capability::Forgive))?;
+        let mut left = units;
+        for (at, _) in events {
+            left -= self.keyed(key).model.give_back(&quotas, now, at, left);
+        }
+        Ok(units - left)
+    }
+
     fn settle(&mut self, receipt: ModelReceipt, actual: u64) -> Result<u64, SubjectError> {
         let units = receipt.units;
         if actual > units {

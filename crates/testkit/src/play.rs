@@ -66,6 +66,7 @@ impl<'a, S: Subject> Player<'a, S> {
                 Outcome::Units(self.subject.settle(receipt, actual)?)
             }
             (Op::Refund | Op::Settle, None) => Outcome::NoReceipt,
+            (Op::Forgive, _) => Outcome::Units(self.subject.forgive(key, cost)?),
             (Op::Charge, _) => Outcome::Units(self.subject.charge(key, cost)?),
             (Op::Block, _) => {
                 self.subject.block(key, Duration::from_millis(step.for_ms.unwrap_or_default()))?;

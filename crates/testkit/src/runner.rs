@@ -176,6 +176,7 @@ fn answer_name(op: Op) -> &'static str {
         Op::Block => "block",
         Op::Unblock => "unblock",
         Op::Refund => "refund",
+        Op::Forgive => "forgive",
         Op::Settle => "settle",
         Op::Reset => "reset",
         Op::Usage => "usage",
@@ -189,6 +190,7 @@ fn describe(step: &Step) -> String {
     let what = match (op, &step.of, step.actual) {
         (Op::Settle, Some(of), Some(actual)) => format!("settle {of} for {actual}"),
         (Op::Refund, Some(of), _) => format!("refund {of}"),
+        (Op::Forgive, ..) => format!("forgive {key} {cost}"),
         (Op::Charge, ..) => format!("charge {key} with {cost}"),
         (Op::Block, ..) => format!("block {key} for {} ms", step.for_ms.unwrap_or_default()),
         _ if op.returns_decision() => format!("{op:?} {key} for {cost}").to_lowercase(),

@@ -53,6 +53,11 @@ pub trait Subject {
         Err(SubjectError::Unsupported(Capability::Refund))
     }
 
+    /// Refunds up to `units` without a receipt, the oldest first. Returns their number.
+    fn forgive(&mut self, _key: &str, _units: u64) -> Result<u64, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Forgive))
+    }
+
     /// Corrects the units of a receipt to `actual`. Returns the number of recorded units.
     fn settle(&mut self, _receipt: Self::Receipt, _actual: u64) -> Result<u64, SubjectError> {
         Err(SubjectError::Unsupported(Capability::Settle))
@@ -133,6 +138,8 @@ pub enum Capability {
     Peek,
     /// Refunds.
     Refund,
+    /// Refunds without a receipt.
+    Forgive,
     /// Taking an estimate and correcting it.
     Settle,
     /// Taking as many units as fit.

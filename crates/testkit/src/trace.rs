@@ -82,6 +82,8 @@ pub enum Op {
     Peek,
     /// Refunds the units of a receipt.
     Refund,
+    /// Refunds units without a receipt, the oldest first.
+    Forgive,
     /// Corrects the units of a receipt to the real cost.
     Settle,
     /// Records units without a check.

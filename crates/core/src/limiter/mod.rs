@@ -162,6 +162,9 @@ impl Limiter {
     /// Rebuilds a receipt from its parts: the key and the units, tick and epoch of a receipt that
     /// this limiter issued, or the limiter whose snapshot it restored. Receipts that were issued
     /// after that snapshot are void.
+    ///
+    /// Refund or settle each receipt once. A second refund may return units of other requests: see
+    /// [`WithQuotas::forgive`].
     pub fn receipt<K: Key + ?Sized>(&self, key: &K, units: u64, tick: u64, epoch: u16) -> Receipt {
         Receipt { fingerprint: key.fingerprint(&self.secret), tick, units, epoch }
     }
@@ -395,9 +398,9 @@ impl Limiter {
     /// often.
     ///
     /// A key may change its tier at any time, and its recorded units still count. After a change to
-    /// a longer window, the guarantee holds from one such window later. Counter, segments and fixed
-    /// window record all units of a key again at a change of the window; GCRA reads them as a share
-    /// of it.
+    /// a longer window, the guarantee holds from one such window later. Under another window, counter,
+    /// segments and fixed window count all units of a key as taken with the latest one; GCRA reads
+    /// them as a share of it.
     ///
     /// # Errors
     ///

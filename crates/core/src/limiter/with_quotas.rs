@@ -155,10 +155,12 @@ impl WithQuotas<'_> {
     }
 
     /// Refunds up to `units` without a receipt. Returns their number. The oldest units are refunded
-    /// first, because they would be available again soonest anyway. Algorithms that do not store
-    /// times refund units from the oldest and the newest part that they count.
+    /// first, because they would be available again soonest anyway. `Counter` and `Gcra` refund units
+    /// from the oldest and the newest part that they count.
     ///
-    /// Use it if receipts cannot be stored. With a receipt, [`refund`](Self::refund) is exact.
+    /// Use it if receipts cannot be stored. With a receipt, [`refund`](Self::refund) is exact. Drop the
+    /// receipts of forgiven units: a log refunds nothing for them, unless other requests of the same
+    /// tick have units left, but the other algorithms refund as many units of other requests.
     pub fn forgive<K: Key + ?Sized>(&self, key: &K, units: u64) -> u64 {
         self.limiter.store.forgive(&self.request(key, units))
     }

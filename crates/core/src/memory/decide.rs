@@ -85,7 +85,7 @@ pub(super) fn check_window<W: Window>(
     let Request { limits, cost, .. } = *request;
     let status = window
         .check_fast(limits, moment, cost, &shared.account)
-        .unwrap_or_else(|| window.check(limits, moment, cost, &shared.account));
+        .unwrap_or_else(|| check_slowly(window, request, moment, shared));
     CompactDecision { status, epoch: window.epoch() }
 }
 
@@ -100,8 +100,45 @@ pub(super) fn check_one_known<W: Window>(
     shared: &Shared,
 ) -> Decision {
     let request = Request { fingerprint, limits: &shared.limits, moment, cost: 1 };
-    let status = window.check(request.limits, moment, 1, &shared.account);
+    let status = check_slowly(window, &request, moment, shared);
     CompactDecision { status, epoch: window.epoch() }.decision(&request, &shared.scale)
+}
+
+/// Decides if [`Window::check_fast`] did not.
+#[inline]
+fn check_slowly<W: Window>(
+    window: &mut W,
+    request: &Request<'_>,
+    moment: Moment,
+    shared: &Shared,
+) -> QuotaStatus {
+    let Request { limits, cost, .. } = *request;
+    if window.is_foreign(limits, 0)
+        && let Some(mut copy) = copy(window, limits, shared)
+    {
+        let status = copy.check(limits, moment, cost, &shared.account);
+        shared.account.shrink(copy.heap_bytes());
+        if status.retry != 0 {
+            return status;
+        }
+    }
+    window.check(limits, moment, cost, &shared.account)
+}
+
+/// Decides for several quotas, and takes the units if allowed.
+pub(super) fn check_all_quotas<W: Window>(
+    window: &mut W,
+    request: &Request<'_>,
+    shared: &Shared,
+) -> Decision {
+    if window.is_foreign(request.limits, 0) {
+        let decision = look(window, request, shared, |copy| decide(copy, request, shared, false));
+        if !decision.is_allowed() {
+            return decision;
+        }
+    }
+    window.advance(request.limits, request.moment.now, &shared.account);
+    decide(window, request, shared, true)
 }
 
 /// Starts a new key with the estimates of the sketch.
@@ -121,7 +158,7 @@ pub(super) fn seed<W: Window>(
 }
 
 /// Runs `at_window` on a window that is advanced to now. Uses a copy if advancing would drop
-/// entries that another tier still counts.
+/// entries that another tier still counts, or date units again.
 pub(super) fn look<W: Window, R>(
     window: &mut W,
     request: &Request<'_>,
@@ -129,7 +166,7 @@ pub(super) fn look<W: Window, R>(
     at_window: impl FnOnce(&mut W) -> R,
 ) -> R {
     let Request { limits, moment, .. } = *request;
-    if shared.has_longer(limits)
+    if (shared.has_longer(limits) || window.is_foreign(limits, 0))
         && let Some(mut copy) = copy(window, limits, shared)
     {
         copy.advance(limits, moment.now, &shared.account);

@@ -159,7 +159,7 @@ impl<W: Window> Shard<W> {
         let now = self.latest.now;
         for sketch in &mut self.sketches {
             let oldest = (now + 1).saturating_sub(sketch.window());
-            let kept = window.kept_units(&shared.limits, KeptSince { oldest, now, longest });
+            let kept = window.kept_units(&shared.limits, KeptSince { oldest, now });
             sketch.raise(fingerprint, kept);
         }
     }

@@ -9,7 +9,9 @@
 use std::time::{Duration, Instant};
 
 use super::blocks::Blocks;
-use super::decide::{CompactDecision, Request, check_one_known, check_window, decide, look, seed};
+use super::decide::{
+    CompactDecision, Request, check_all_quotas, check_one_known, check_window, decide, look, seed,
+};
 use super::evict::{IdleBound, SWEEP_FOR_NEW};
 use super::longest::Longest;
 use super::overflow::permits;
@@ -279,8 +281,7 @@ impl<W: Window> Shard<W> {
         }
         let request = self.with_clamped_time(request);
         let window = self.slots.window(at);
-        window.advance(request.limits, request.moment.now, &shared.account);
-        let decision = decide(window, &request, shared, true);
+        let decision = check_all_quotas(window, &request, shared);
         self.sweep_in_turn(shared);
         decision
     }
@@ -377,8 +378,7 @@ impl<W: Window> Shard<W> {
         given
     }
 
-    /// Refunds units without a receipt: first the oldest that still count, then the newest. Returns the
-    /// number of units refunded.
+    /// Refunds units without a receipt, the oldest first. Returns the number of units refunded.
     pub(super) fn forgive(
         &mut self,
         request: &Request<'_>,
@@ -390,24 +390,21 @@ impl<W: Window> Shard<W> {
         // All waiters are set aside, even those that are due. They have not used their units yet, so
         // those must not be forgiven.
         self.set_aside(fingerprint, WaiterSelection::ALL, shared);
-        let given = self.window_to_reduce(request, shared).map_or(0, |window| {
-            let oldest = (now + 1).saturating_sub(limits.longest());
-            let limits = limits.keeping(shared.longest());
-            let given = window.give_back(&limits, now, oldest, cost, &shared.account);
-            let left = cost - given.min(cost);
-            given + window.give_back(&limits, now, now, left, &shared.account)
-        });
+        let given = self
+            .window_to_reduce(request, shared)
+            .map_or(0, |window| window.forgive(limits, now, cost, &shared.account));
         self.place_again(fingerprint, shared, wakers);
         self.include_idle(fingerprint, shared);
         given
     }
 
     /// Returns the window of a key whose units are about to be refunded, or `None` if the key is not in
-    /// the table. Advances it to now, unless that would drop entries that another tier still counts.
+    /// the table. Advances it to now, unless that would drop entries that another tier still counts, or
+    /// date units again although none may be refunded.
     fn window_to_reduce(&mut self, request: &Request<'_>, shared: &Shared) -> Option<&mut W> {
         let at = self.slots.find(request.fingerprint)?;
         let window = self.slots.window(at);
-        if !shared.has_longer(request.limits) {
+        if !shared.has_longer(request.limits) && !window.is_foreign(request.limits, 0) {
             window.advance(request.limits, self.latest.now, &shared.account);
         }
         Some(window)

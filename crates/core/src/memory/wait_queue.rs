@@ -11,7 +11,7 @@
 use core::task::Waker;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::decide::{Request, decide};
+use super::decide::{Request, decide, look};
 use super::shard::{LockTimer, Shard, Shared};
 use crate::decision::Decision;
 use crate::receipt::Receipt;
@@ -301,9 +301,9 @@ impl<W: Window> Shard<W> {
             };
         };
         let window = self.slots.window(at);
-        window.advance(limits, moment.now, &shared.account);
-        let wait = wait_for(window, &request);
+        let wait = look(window, &request, shared, |window| wait_for(window, &request));
         if wait == 0 {
+            window.advance(limits, moment.now, &shared.account);
             let decision = decide(window, &request, shared, true);
             // Waiters with smaller quotas may have to wait for longer now.
             self.set_aside(fingerprint, WaiterSelection::NotDue, shared);
@@ -315,11 +315,13 @@ impl<W: Window> Shard<W> {
             queue.into_iter().flat_map(|queue| &queue.waiters).map(|waiter| waiter.place.due);
         let due = dues.fold(moment.now.saturating_add(wait), u64::max);
         if due - moment.now > within {
-            return EnqueueResult::Denied(decide(window, &request, shared, false));
+            let denial = |window: &mut W| decide(window, &request, shared, false);
+            return EnqueueResult::Denied(look(window, &request, shared, denial));
         }
         if let Err(full) = shared.waiters.enter(queue.map_or(0, |queue| queue.waiters.len())) {
             return EnqueueResult::Full(full);
         }
+        window.advance(limits, moment.now, &shared.account);
         let ahead = Moment { now: moment.now, date: due.max(moment.date) };
         let tick = window.take_ahead(limits, ahead, cost, &shared.account);
         let id = self.cold.queues.push(fingerprint, limits, Place { limits: 0, cost, due, tick });

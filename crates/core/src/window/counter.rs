@@ -12,22 +12,32 @@ use crate::coding::{Reader, Writer};
 use crate::error::Error;
 use crate::time::Moment;
 
-/// Counts of the current and the previous window.
+/// Counts of the latest window with units and of the one before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counter {
-    /// The start of the current window, and the tag of the window's length.
-    start: Stamp,
-    /// Units of the previous window, and half of the epoch.
+    /// The tick of the latest unit, and the tag of the window's length.
+    last: Stamp,
+    /// Units of the window before that of `last`, and half of the epoch.
     previous: Count,
-    /// Units of the current window, and the other half.
+    /// Units of the window of `last`, and the other half.
     current: Count,
+}
+
+/// The counts as they are at a tick.
+#[derive(Debug, Clone, Copy)]
+struct Counts {
+    /// The start of the current window.
+    start: u64,
+    previous: u64,
+    current: u64,
+    window: u64,
 }
 
 impl Window for Counter {
     fn new(limits: &Limits, epoch: u16) -> Self {
         let [high, low] = epoch.to_be_bytes();
         Self {
-            start: Stamp::new(0, window_tag(limits.quota(0).window)),
+            last: Stamp::new(0, window_tag(limits.quota(0).window)),
             previous: Count::new(0, high),
             current: Count::new(0, low),
         }
@@ -38,51 +48,53 @@ impl Window for Counter {
     }
 
     #[inline]
-    fn advance(&mut self, limits: &Limits, now: u64, _: &Account) {
-        let window = limits.quota(0).window;
-        if self.start.rest() != window_tag(window) {
-            self.change_window(window, now);
+    fn is_foreign(&self, limits: &Limits, index: usize) -> bool {
+        self.last.rest() != window_tag(limits.quota(index).window)
+    }
+
+    #[inline]
+    fn advance(&mut self, limits: &Limits, _: u64, _: &Account) {
+        if self.is_foreign(limits, 0) {
+            self.convert(limits);
         }
-        self.rotate(now, window);
     }
 
     #[inline]
     fn used(&self, limits: &Limits, _: usize, now: u64) -> u64 {
-        let window = limits.quota(0).window;
-        self.current.get() + carried(self.previous.get(), self.left(now, window), window)
+        let counts = self.counts(limits, now);
+        counts.current + counts.carried(now)
     }
 
     fn kept_units(&self, limits: &Limits, since: KeptSince) -> u64 {
-        let window = limits.quota(0).window;
-        let is_known = self.start.rest() == window_tag(window);
-        let start = self.start.tick();
-        let end = start + if is_known { window } else { since.longest };
-        let of = |count: &Count, end: u64| if end > since.oldest { count.get() } else { 0 };
-        of(&self.current, end) + of(&self.previous, start)
+        let last = self.last.tick();
+        // The previous window ended before that of the latest unit began, if that window is known.
+        let is_over = !self.is_foreign(limits, 0) && limits.window_start(last) <= since.oldest;
+        let previous = if is_over { 0 } else { self.previous.get() };
+        if last >= since.oldest { self.current.get() + previous } else { 0 }
     }
 
     fn retry(&self, limits: &Limits, _: usize, now: u64, cost: u64) -> u64 {
         let TickQuota { limit, window } = limits.quota(0);
-        if self.used(limits, 0, now).saturating_add(cost) <= limit {
+        let counts = self.counts(limits, now);
+        let used = counts.current + counts.carried(now);
+        if used.saturating_add(cost) <= limit {
             return 0;
         }
         let Some(room) = limit.checked_sub(cost) else {
             return NEVER;
         };
-        let left = self.left(now, window) + self.lead(now);
+        let left = counts.ends_in(now);
         // In this window, when the previous one counts few enough units ...
-        if let Some(room) = room.checked_sub(self.current.get()) {
-            return left - overlap_for(room, self.previous.get(), window);
+        if let Some(room) = room.checked_sub(counts.current) {
+            return left - overlap_for(room, counts.previous, window);
         }
         // ... or in the next one, when this one does.
-        left + window - overlap_for(room, self.current.get(), window)
+        left + window - overlap_for(room, counts.current, window)
     }
 
     fn reset(&self, limits: &Limits, _: usize, now: u64) -> u64 {
-        let window = limits.quota(0).window;
-        let left = self.left(now, window);
-        let carry = carried(self.previous.get(), left, window);
-        self.less_in(carry, left + self.lead(now), window)
+        let counts = self.counts(limits, now);
+        counts.less_in(counts.carried(now), counts.ends_in(now))
     }
 
     /// Covers a request in the current window that passes or for which one unit is missing. Then the
@@ -97,15 +109,17 @@ impl Window for Counter {
         _: &Account,
     ) -> Option<QuotaStatus> {
         let TickQuota { limit, window } = limits.quota(0);
-        let start = self.start.tick();
+        let start = limits.window_start(self.last.tick());
         // Wraps if `date` is before `start`, and then it is not less than the window.
         let is_current = start <= now && date.wrapping_sub(start) < window;
-        if !is_current || self.start.rest() != limits.window_tag {
+        if !is_current || self.last.rest() != limits.derived.window_tag {
             return None;
         }
         let left = window + start - now;
-        let carry = carried(self.previous.get(), left, window);
-        let used = self.current.get() + carry;
+        let (previous, current) = (self.previous.get(), self.current.get());
+        let counts = Counts { start, previous, current, window };
+        let carry = carried(previous, left, window);
+        let used = current + carry;
         // Both are far below 2^63.
         let wanted = used + cost;
         if wanted > limit {
@@ -113,51 +127,59 @@ impl Window for Counter {
                 return None;
             }
             let reset = if carry == 0 && used == limit {
-                left + limits.ticks_per_unit
+                left + limits.derived.ticks_per_unit
             } else {
-                self.less_in(carry, left, window)
+                counts.less_in(carry, left)
             };
             return Some(QuotaStatus { used, retry: reset, reset, tick: 0 });
         }
         self.current.add(cost);
-        let reset = self.less_in(carry, left, window);
+        self.last.set_tick(date.max(self.last.tick()));
+        let reset = Counts { current: current + cost, ..counts }.less_in(carry, left);
         Some(QuotaStatus { used: wanted, retry: 0, reset, tick: date })
     }
 
     #[inline]
-    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, _: &Account) -> u64 {
-        self.rotate(moment.date, limits.quota(0).window);
-        self.current.set(self.current.get().saturating_add(cost));
-        moment.date.max(self.start.tick())
+    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        self.advance(limits, moment.now, account);
+        let counts = self.counts(limits, moment.date);
+        self.previous.set(counts.previous);
+        self.current.set(counts.current.saturating_add(cost));
+        self.last.set_tick(moment.date.max(self.last.tick()));
+        moment.date.max(counts.start)
     }
 
-    fn give_back(&mut self, limits: &Limits, _: u64, tick: u64, units: u64, _: &Account) -> u64 {
+    fn give_back(&mut self, limits: &Limits, now: u64, tick: u64, units: u64, _: &Account) -> u64 {
+        let mut read = *self;
+        if read.is_foreign(limits, 0) {
+            read.convert(limits);
+        }
         let window = limits.quota(0).window;
-        let count = if tick >= self.start.tick() {
-            &mut self.current
-        } else if tick + window >= self.start.tick() {
-            &mut self.previous
+        let start = limits.window_start(read.last.tick());
+        let passed = now.saturating_sub(start);
+        let count = if tick >= start && passed < 2 * window {
+            &mut read.current
+        } else if tick < start && tick + window >= start && passed < window {
+            &mut read.previous
         } else {
             return 0;
         };
         let given = units.min(count.get());
         count.set(count.get() - given);
+        if given > 0 {
+            *self = read;
+        }
         given
     }
 
     fn idle_at(&self, longest: u64) -> u64 {
-        if self.current.get() > 0 {
-            self.start.tick() + 2 * longest
-        } else if self.previous.get() > 0 {
-            self.start.tick() + longest
-        } else {
-            0
-        }
+        let is_empty = self.previous.get() == 0 && self.current.get() == 0;
+        if is_empty { 0 } else { self.last.tick() + 2 * longest }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.start.tick());
-        out.put_u64(u64::from(self.start.rest()));
+        out.put_u64(self.last.tick());
+        out.put_u64(u64::from(self.last.rest()));
         out.put_u64(self.previous.get());
         out.put_u64(self.current.get());
     }
@@ -165,7 +187,7 @@ impl Window for Counter {
     fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
         let mut counter = Self::new(context.limits, context.epoch);
         let tick = input.take_tick()?;
-        counter.start = Stamp::new(tick, u16::try_from(input.take_u64()?).unwrap_or_default());
+        counter.last = Stamp::new(tick, u16::try_from(input.take_u64()?).unwrap_or_default());
         counter.previous.set(input.take_units()?);
         counter.current.set(input.take_units()?);
         Ok(counter)
@@ -173,54 +195,56 @@ impl Window for Counter {
 }
 
 impl Counter {
-    /// Makes the window that contains `tick` the current one.
     #[inline]
-    fn rotate(&mut self, tick: u64, window: u64) {
-        let passed = tick.saturating_sub(self.start.tick());
+    fn counts(&self, limits: &Limits, now: u64) -> Counts {
+        let window = limits.quota(0).window;
+        let start = limits.window_start(self.last.tick());
+        let (previous, current) = (self.previous.get(), self.current.get());
+        let passed = now.saturating_sub(start);
         if passed < window {
-            return;
+            return Counts { start, previous, current, window };
         }
-        let kept = if passed < 2 * window { self.current.get() } else { 0 };
-        self.previous.set(kept);
-        self.current.set(0);
-        self.start.set_tick(tick - tick % window);
+        let previous = if passed < 2 * window { current } else { 0 };
+        Counts { start: limits.window_start(now), previous, current: 0, window }
+    }
+
+    /// Changes the window length. All units count as recorded with the latest one.
+    #[cold]
+    fn convert(&mut self, limits: &Limits) {
+        let units = self.previous.get() + self.current.get();
+        self.last = Stamp::new(self.last.tick(), window_tag(limits.quota(0).window));
+        self.previous.set(0);
+        self.current.set(units);
+    }
+}
+
+impl Counts {
+    /// What the previous window counts at `now`: all of it before the current one has begun.
+    #[inline]
+    fn carried(&self, now: u64) -> u64 {
+        let elapsed = now.saturating_sub(self.start).min(self.window);
+        carried(self.previous, self.window - elapsed, self.window)
+    }
+
+    /// The ticks until the current window ends. It may not have begun.
+    #[inline]
+    fn ends_in(&self, now: u64) -> u64 {
+        (self.start + self.window).saturating_sub(now)
     }
 
     /// Returns the ticks until fewer units count, if the previous window counts as `carry` units and
     /// the current one ends in `left` ticks.
     #[inline]
-    fn less_in(&self, carry: u64, left: u64, window: u64) -> u64 {
+    fn less_in(&self, carry: u64, left: u64) -> u64 {
         if carry > 0 {
-            return left - overlap_for(carry - 1, self.previous.get(), window);
+            return left - overlap_for(carry - 1, self.previous, self.window);
         }
-        match self.current.get() {
+        match self.current {
             0 => 0,
             // Spares a busy key the division, which takes about a sixth of a check.
-            current if current >= window => left + 1,
-            current => left + window.div_ceil(current),
+            current if current >= self.window => left + 1,
+            current => left + self.window.div_ceil(current),
         }
-    }
-
-    /// Changes the window length. All units that may still count do, as if they were recorded now.
-    #[cold]
-    fn change_window(&mut self, window: u64, now: u64) {
-        let units = self.previous.get().saturating_add(self.current.get());
-        self.start = Stamp::new(now - now % window, window_tag(window));
-        self.previous.set(0);
-        self.current.set(units);
-    }
-
-    /// Returns the ticks until the window begins, if the last unit was recorded in one that has not
-    /// begun yet.
-    #[inline]
-    fn lead(&self, now: u64) -> u64 {
-        self.start.tick().saturating_sub(now)
-    }
-
-    /// Ticks of the previous window that still overlap; all of it before the window has begun.
-    #[inline]
-    fn left(&self, now: u64, window: u64) -> u64 {
-        window - now.saturating_sub(self.start.tick()).min(window)
     }
 }
 

@@ -97,6 +97,9 @@ impl Window for Gcra {
     /// meanwhile. The refill is computed as if the bucket had been full before, so that too little
     /// is given back rather than too much.
     fn give_back(&mut self, limits: &Limits, now: u64, tick: u64, units: u64, _: &Account) -> u64 {
+        if self.full_at.tick() < now {
+            return 0;
+        }
         let (rate, window) = (rate(limits), limits.quota(0).window);
         let refilled = u128::from(now.saturating_sub(tick)) * u128::from(rate);
         let left = (u128::from(units) * u128::from(window)).saturating_sub(refilled);

@@ -12,10 +12,24 @@ pub(crate) struct TickQuota {
     pub(crate) window: u64,
 }
 
-impl TickQuota {
-    /// Returns the tag of the window, and the window divided by the limit, rounded up.
-    fn derived(self) -> (u16, u64) {
-        (window_tag(self.window), self.window.div_ceil(self.limit.max(1)))
+/// Values that are computed once from a quota, because a division takes a sixth of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Derived {
+    /// The tag of the window, for algorithms that store it with each key.
+    pub(super) window_tag: u16,
+    /// The window divided by the limit, rounded up.
+    pub(super) ticks_per_unit: u64,
+    /// 2^64 divided by the window, less than one too small.
+    reciprocal: u64,
+}
+
+impl Derived {
+    fn of(quota: TickQuota) -> Self {
+        Self {
+            window_tag: window_tag(quota.window),
+            ticks_per_unit: quota.window.div_ceil(quota.limit.max(1)),
+            reciprocal: u64::MAX / quota.window,
+        }
     }
 }
 
@@ -25,10 +39,8 @@ pub(crate) struct Limits {
     quotas: [TickQuota; QUOTAS_MAX],
     len: usize,
     longest: u64,
-    /// The tag of the first quota's window, for algorithms that store it with each key.
-    pub(super) window_tag: u16,
-    /// The first quota's window divided by its limit, rounded up.
-    pub(super) ticks_per_unit: u64,
+    /// Of the first quota.
+    pub(super) derived: Derived,
     /// The number of segments per window, for `segments`.
     pub(crate) segments: u64,
     /// The maximum bytes of a log's codes, or zero for no maximum.
@@ -51,8 +63,7 @@ impl Limits {
             Algorithm::Log | Algorithm::Counter | Algorithm::Gcra | Algorithm::Fixed => (1, 0),
         };
         let len = quotas.len().min(QUOTAS_MAX);
-        let (window_tag, ticks_per_unit) = array[0].derived();
-        Self { quotas: array, len, longest, window_tag, ticks_per_unit, segments, bytes_max }
+        Self { quotas: array, len, longest, derived: Derived::of(array[0]), segments, bytes_max }
     }
 
     #[inline]
@@ -88,8 +99,20 @@ impl Limits {
         only.quotas[0] = quota;
         only.len = 1;
         only.longest = quota.window;
-        (only.window_tag, only.ticks_per_unit) = quota.derived();
+        only.derived = Derived::of(quota);
         only
+    }
+
+    /// Returns the start of the window of the first quota that contains `tick`. Windows are aligned
+    /// to the epoch.
+    #[inline]
+    pub(super) fn window_start(&self, tick: u64) -> u64 {
+        let window = self.quota(0).window;
+        let product = u128::from(tick) * u128::from(self.derived.reciprocal);
+        // At most one too small, for ticks below 2^48.
+        let number = (product >> 64) as u64;
+        let start = number * window;
+        if tick - start >= window { start + window } else { start }
     }
 
     /// Limits in ticks of a millisecond.

@@ -46,8 +46,6 @@ pub(crate) struct KeptSince {
     /// The earliest date of a unit.
     pub(crate) oldest: u64,
     pub(crate) now: u64,
-    /// The longest window that any key may be counted with.
-    pub(crate) longest: u64,
 }
 
 /// The context for decoding a window from a snapshot.
@@ -72,7 +70,19 @@ pub(crate) trait Window: Default + Send {
 
     fn epoch(&self) -> u16;
 
-    /// Drops expired entries, and applies changed limits.
+    /// Returns `true` if the units were recorded under another window than that of quota `index`, and
+    /// reading them under it changes how they are stored. [`advance`](Window::advance) makes the
+    /// change. An operation that records nothing must make it in a copy.
+    #[inline]
+    fn is_foreign(&self, limits: &Limits, index: usize) -> bool {
+        let _ = (limits, index);
+        false
+    }
+
+    /// Drops expired entries, and applies a changed window.
+    ///
+    /// How a changed window dates the units depends only on what is recorded, never on `now`.
+    /// Otherwise every look would date them again, and denied requests would extend a denial.
     fn advance(&mut self, limits: &Limits, now: u64, account: &Account);
 
     /// Returns the units that count against quota `index`.
@@ -107,7 +117,8 @@ pub(crate) trait Window: Default + Send {
     }
 
     /// Does the same as [`check`](Window::check) in the usual case, without a function call.
-    /// Otherwise returns `None`, and `check` has to be called.
+    /// Otherwise returns `None`, and `check` has to be called, in a copy first if the window
+    /// [`is_foreign`](Window::is_foreign).
     #[inline]
     fn check_fast(
         &mut self,
@@ -116,6 +127,9 @@ pub(crate) trait Window: Default + Send {
         cost: u64,
         account: &Account,
     ) -> Option<QuotaStatus> {
+        if self.is_foreign(limits, 0) {
+            return None;
+        }
         Some(self.check(limits, moment, cost, account))
     }
 
@@ -135,7 +149,8 @@ pub(crate) trait Window: Default + Send {
         }
     }
 
-    /// Refunds exactly the units recorded at `tick`. Returns their number.
+    /// Refunds up to `units` recorded at `tick`. Returns their number: zero if nothing is recorded there.
+    /// An algorithm without dates refunds units of the part that it counts `tick` in.
     fn give_back(
         &mut self,
         limits: &Limits,
@@ -144,6 +159,15 @@ pub(crate) trait Window: Default + Send {
         units: u64,
         account: &Account,
     ) -> u64;
+
+    /// Refunds up to `units` without a receipt, the oldest first. Returns their number.
+    ///
+    /// An algorithm without dates refunds units of the oldest part that it counts, then of the newest.
+    fn forgive(&mut self, limits: &Limits, now: u64, units: u64, account: &Account) -> u64 {
+        let oldest = (now + 1).saturating_sub(limits.longest());
+        let given = self.give_back(limits, now, oldest, units, account);
+        given + self.give_back(limits, now, now, units - given, account)
+    }
 
     /// Removes the recorded units of waiting callers, in the order of the queue. Expired units are
     /// not removed again.

@@ -18,6 +18,10 @@ impl<W: Window> Window for PerQuota<W> {
         self.0.first().map_or(0, W::epoch)
     }
 
+    fn is_foreign(&self, limits: &Limits, _: usize) -> bool {
+        self.0.iter().enumerate().any(|(index, window)| window.is_foreign(limits, index))
+    }
+
     fn advance(&mut self, limits: &Limits, now: u64, account: &Account) {
         for (index, window) in self.0.iter_mut().enumerate() {
             window.advance(&limits.only(index), now, account);
@@ -74,6 +78,14 @@ impl<W: Window> Window for PerQuota<W> {
         let windows = self.0.iter_mut().enumerate();
         windows
             .map(|(index, window)| window.give_back(&limits.only(index), now, tick, units, account))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn forgive(&mut self, limits: &Limits, now: u64, units: u64, account: &Account) -> u64 {
+        let windows = self.0.iter_mut().enumerate();
+        windows
+            .map(|(index, window)| window.forgive(&limits.only(index), now, units, account))
             .max()
             .unwrap_or(0)
     }

@@ -6,7 +6,7 @@
 //! count needs.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{DecodeContext, KeptSince, Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, KeptSince, Limits, NEVER, QuotaStatus, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
@@ -42,31 +42,25 @@ impl Window for Segments {
     }
 
     #[inline]
-    fn advance(&mut self, limits: &Limits, now: u64, account: &Account) {
-        let window = limits.quota(0).window;
-        if self.last.rest() != window_tag(window) || self.counts() != counts_for(limits) {
-            self.change_window(limits, now, account);
-        }
-        if self.sum.get() == 0 {
-            return;
-        }
-        let length = length(limits);
-        let newest = self.last.tick() / length;
-        // The first segment that has a tick later than `now - window`.
-        let kept = (now + 1).saturating_sub(window) / length;
-        for segment in self.oldest(newest)..kept.min(newest + 1) {
-            let place = self.place(segment);
-            let count = self.get(place);
-            if count > 0 {
-                self.set(place, 0);
-                self.sum.set(self.sum.get() - count);
-            }
+    fn is_foreign(&self, limits: &Limits, index: usize) -> bool {
+        let tag = window_tag(limits.quota(index).window);
+        self.last.rest() != tag || self.counts() != counts_for(limits)
+    }
+
+    #[inline]
+    fn advance(&mut self, limits: &Limits, _: u64, account: &Account) {
+        if self.is_foreign(limits, 0) {
+            self.convert(limits, account);
         }
     }
 
     #[inline]
-    fn used(&self, _: &Limits, _: usize, _: u64) -> u64 {
-        self.sum.get()
+    fn used(&self, limits: &Limits, _: usize, now: u64) -> u64 {
+        if self.sum.get() == 0 {
+            return 0;
+        }
+        let expired = self.expired(limits, now).map(|segment| self.get(self.place(segment)));
+        expired.fold(self.sum.get(), |sum, count| sum - count)
     }
 
     fn kept_units(&self, _: &Limits, since: KeptSince) -> u64 {
@@ -76,7 +70,7 @@ impl Window for Segments {
     #[inline]
     fn retry(&self, limits: &Limits, _: usize, now: u64, cost: u64) -> u64 {
         let TickQuota { limit, window } = limits.quota(0);
-        let wanted = self.sum.get().saturating_add(cost);
+        let wanted = self.used(limits, 0, now).saturating_add(cost);
         if wanted <= limit {
             return 0;
         }
@@ -85,7 +79,7 @@ impl Window for Segments {
         }
         let mut over = wanted - limit;
         let mut free_at = now;
-        for (segment, count) in self.filled(limits) {
+        for (segment, count) in self.filled(limits, now) {
             free_at = (segment + 1) * length(limits) - 1 + window;
             if count >= over {
                 break;
@@ -98,34 +92,92 @@ impl Window for Segments {
     #[inline]
     fn reset(&self, limits: &Limits, _: usize, now: u64) -> u64 {
         let window = limits.quota(0).window;
-        let first = self.filled(limits).next();
+        let first = self.filled(limits, now).next();
         first.map_or(0, |(segment, _)| {
             ((segment + 1) * length(limits) - 1 + window).saturating_sub(now)
         })
     }
 
     #[inline]
-    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
-        let length = length(limits);
-        let date = moment.date.max(self.last.tick());
-        self.open(self.last.tick() / length, date / length, account);
-        self.last.set_tick(date);
-        self.record(self.place(date / length), cost, account);
-        date
+    fn check_fast(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+        account: &Account,
+    ) -> Option<QuotaStatus> {
+        if self.is_foreign(limits, 0) {
+            return None;
+        }
+        let used = self.used(limits, 0, moment.now);
+        let retry = self.retry(limits, 0, moment.now, cost);
+        if retry > 0 {
+            let reset = self.reset(limits, 0, moment.now);
+            return Some(QuotaStatus { used, retry, reset, tick: 0 });
+        }
+        if used < self.sum.get() {
+            self.drop_expired(limits, moment.now);
+        }
+        let tick = self.push(limits, moment.date, cost, account);
+        let reset = self.reset(limits, 0, moment.now);
+        Some(QuotaStatus { used: used + cost, retry, reset, tick })
     }
 
-    fn give_back(&mut self, limits: &Limits, _: u64, tick: u64, units: u64, _: &Account) -> u64 {
+    #[inline]
+    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        self.advance(limits, moment.now, account);
+        self.drop_expired(limits, moment.now);
+        self.push(limits, moment.date, cost, account)
+    }
+
+    fn give_back(
+        &mut self,
+        limits: &Limits,
+        now: u64,
+        tick: u64,
+        units: u64,
+        account: &Account,
+    ) -> u64 {
         let newest = self.last.tick() / length(limits);
         let segment = tick / length(limits);
-        if segment > newest || segment < self.oldest(newest) {
+        if segment > newest || segment < first_kept(limits, now) {
             return 0;
         }
-        let place = self.place(segment);
-        let count = self.get(place);
-        let given = units.min(count);
-        self.set(place, count - given);
-        self.sum.set(self.sum.get() - given);
-        given
+        let held = if !self.is_foreign(limits, 0) {
+            if segment < self.oldest(newest) { 0 } else { self.get(self.place(segment)) }
+        } else if segment == newest {
+            self.sum.get()
+        } else {
+            0
+        };
+        if held.min(units) == 0 {
+            return 0;
+        }
+        self.advance(limits, now, account);
+        self.drop_expired(limits, now);
+        self.take_off(segment, units)
+    }
+
+    fn forgive(&mut self, limits: &Limits, now: u64, units: u64, account: &Account) -> u64 {
+        let newest = self.last.tick() / length(limits);
+        let held = if !self.is_foreign(limits, 0) {
+            self.used(limits, 0, now)
+        } else if newest >= first_kept(limits, now) {
+            self.sum.get()
+        } else {
+            0
+        };
+        if held.min(units) == 0 {
+            return 0;
+        }
+        self.advance(limits, now, account);
+        self.drop_expired(limits, now);
+        let mut left = units;
+        while left > 0 {
+            let Some((segment, _)) = self.filled(limits, now).next() else { break };
+            left -= self.take_off(segment, left);
+        }
+        units - left
     }
 
     fn idle_at(&self, longest: u64) -> u64 {
@@ -241,18 +293,55 @@ impl Segments {
         }
     }
 
-    /// Segments with units, oldest first.
-    fn filled(&self, limits: &Limits) -> impl Iterator<Item = (u64, u64)> + '_ {
+    /// Segments in the ring that no longer count.
+    #[inline]
+    fn expired(&self, limits: &Limits, now: u64) -> core::ops::Range<u64> {
+        let newest = self.last.tick() / length(limits);
+        self.oldest(newest)..first_kept(limits, now).min(newest + 1)
+    }
+
+    fn drop_expired(&mut self, limits: &Limits, now: u64) {
+        if self.sum.get() > 0 {
+            for segment in self.expired(limits, now) {
+                self.take_off(segment, Count::MAX);
+            }
+        }
+    }
+
+    /// Removes up to `units` from a segment. Returns their number.
+    fn take_off(&mut self, segment: u64, units: u64) -> u64 {
+        let place = self.place(segment);
+        let count = self.get(place);
+        let given = units.min(count);
+        if given > 0 {
+            self.set(place, count - given);
+            self.sum.set(self.sum.get() - given);
+        }
+        given
+    }
+
+    /// Records units at `date`, or with the latest one if that is later. Returns the tick.
+    fn push(&mut self, limits: &Limits, date: u64, cost: u64, account: &Account) -> u64 {
+        let length = length(limits);
+        let date = date.max(self.last.tick());
+        self.open(self.last.tick() / length, date / length, account);
+        self.last.set_tick(date);
+        self.record(self.place(date / length), cost, account);
+        date
+    }
+
+    /// Segments with units that count, oldest first.
+    fn filled(&self, limits: &Limits, now: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let newest = self.last.tick() / length(limits);
         let end = if self.sum.get() == 0 { 0 } else { newest + 1 };
-        (self.oldest(newest)..end)
+        (self.oldest(newest).max(first_kept(limits, now))..end)
             .map(|segment| (segment, self.get(self.place(segment))))
             .filter(|(_, count)| *count > 0)
     }
 
-    /// Another window or other segments: all that may still count does, as if it came now.
+    /// Changes to another window or other segments. All units count as recorded with the latest one.
     #[cold]
-    fn change_window(&mut self, limits: &Limits, now: u64, account: &Account) {
+    fn convert(&mut self, limits: &Limits, account: &Account) {
         let before = self.heap_bytes();
         let units = self.sum.get();
         let [_, low] = self.epoch().to_be_bytes();
@@ -260,8 +349,8 @@ impl Segments {
         self.ring = ring(counts_for(limits), width_for(limit.max(units)), low);
         account.grow(self.heap_bytes().saturating_sub(before));
         account.shrink(before.saturating_sub(self.heap_bytes()));
-        self.last = Stamp::new(now, window_tag(window));
-        self.set(self.place(now / length(limits)), units);
+        self.last = Stamp::new(self.last.tick(), window_tag(window));
+        self.set(self.place(self.last.tick() / length(limits)), units);
     }
 }
 
@@ -285,6 +374,12 @@ fn counts_for(limits: &Limits) -> usize {
 #[inline]
 fn length(limits: &Limits) -> u64 {
     limits.quota(0).window.div_ceil(limits.segments)
+}
+
+/// The first segment that has a tick later than `now - window`.
+#[inline]
+fn first_kept(limits: &Limits, now: u64) -> u64 {
+    (now + 1).saturating_sub(limits.quota(0).window) / length(limits)
 }
 
 /// Bytes that a count of up to `count` needs.

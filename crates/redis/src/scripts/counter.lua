@@ -1,8 +1,8 @@
 -- counter: two aligned windows, the current one whole, the previous one weighted by its overlap.
 --
 -- KEYS, ARGV and reply: see main.lua.
--- Stored, for each quota: window I6, start of the current window i6, previous I7, current I7. 37
--- bytes for one quota.
+-- Stored, for each quota: window I6, tick of the latest unit i6, units of the window before that tick's
+-- I7, and of that tick's I7. 37 bytes for one quota.
 -- Cost: one GET, and one SET if something was taken. Numbers whose product passes 2^53 are divided
 -- bit by bit, which takes some five microseconds.
 
@@ -12,32 +12,39 @@ windows[67] = function(kit)
   local STATE, STATE_BYTES = '<I6i6I7I7', 26
   local counter = {}
 
-  local function rotate(q, tick)
-    local passed = tick - q.start
+  -- Sets the counts as they are at a tick: the start of the current window, and the units of the
+  -- window before it and of itself.
+  local function view(q, tick)
+    local start = q.last - q.last % q.window
+    local passed = tick - start
+    q.start, q.before, q.during = start, q.previous, q.current
     if passed >= q.window then
-      q.previous = passed < 2 * q.window and q.current or 0
-      q.current = 0
-      q.start = tick - tick % q.window
+      q.start, q.during = tick - tick % q.window, 0
+      q.before = passed < 2 * q.window and q.current or 0
     end
   end
 
   function counter.read(_, q, value, at)
-    q.stored_window, q.start, q.previous, q.current = q.window, 0, 0, 0
+    q.stored_window, q.last, q.previous, q.current = q.window, 0, 0, 0
     if value then
-      q.stored_window, q.start, q.previous, q.current = unpack(STATE, value, at)
+      q.stored_window, q.last, q.previous, q.current = unpack(STATE, value, at)
       at = at + STATE_BYTES
     end
     return at
   end
 
   function counter.advance(s, q, back)
+    if back > 0 then
+      -- The clock went back: the units count as taken now.
+      q.last = s.now
+    end
     if q.stored_window ~= q.window or back > 0 then
-      -- Another window, or a clock gone back: all that may still count does, as if it came now.
-      q.start = s.now - s.now % q.window
+      -- Another window: all units count as taken with the latest one. Dated at the time of the check,
+      -- they would be dated again by every denied check.
       q.previous, q.current = 0, q.previous + q.current
     end
     q.previous, q.current = math.min(q.previous, HUGE), math.min(q.current, HUGE)
-    rotate(q, s.now)
+    view(q, s.now)
   end
 
   -- Ticks of the previous window that still overlap; all of it before the window has begun.
@@ -53,11 +60,11 @@ windows[67] = function(kit)
   -- The weight of the previous window, rounded up: down would let one unit too many through.
   local function carried(s, q)
     local over = overlap(s, q)
-    if q.previous == 0 or over == q.window then
-      return q.previous
+    if q.before == 0 or over == q.window then
+      return q.before
     end
-    local whole, rest = kit.muldiv(q.previous, over, q.window)
-    return math.min(rest > 0 and whole + 1 or whole, q.previous)
+    local whole, rest = kit.muldiv(q.before, over, q.window)
+    return math.min(rest > 0 and whole + 1 or whole, q.before)
   end
 
   -- The largest overlap at which `count` units, which are more than `room`, weigh no more than it. It is
@@ -67,7 +74,7 @@ windows[67] = function(kit)
   end
 
   function counter.used(s, q)
-    return 0, math.min(q.current + carried(s, q), HUGE)
+    return 0, math.min(q.during + carried(s, q), HUGE)
   end
 
   function counter.retry(s, q, cost)
@@ -80,56 +87,61 @@ windows[67] = function(kit)
     end
     local room = q.limit - cost
     -- In this window, once the previous one weighs little enough ...
-    if room >= q.current then
-      return left(s, q) - overlap_for(room - q.current, q.previous, q.window)
+    if room >= q.during then
+      return left(s, q) - overlap_for(room - q.during, q.before, q.window)
     end
     -- ... or in the next one, once this one does.
-    return left(s, q) + q.window - overlap_for(room, q.current, q.window)
+    return left(s, q) + q.window - overlap_for(room, q.during, q.window)
   end
 
   function counter.reset(s, q)
     local carry = carried(s, q)
     if carry > 0 then
-      return left(s, q) - overlap_for(carry - 1, q.previous, q.window)
+      return left(s, q) - overlap_for(carry - 1, q.before, q.window)
     end
-    if q.current == 0 then
+    if q.during == 0 then
       return 0
     end
-    return left(s, q) + q.window - overlap_for(q.current - 1, q.current, q.window)
+    return left(s, q) + q.window - overlap_for(q.during - 1, q.during, q.window)
   end
 
   function counter.take(_, q, date, cost)
-    rotate(q, date)
-    q.current = kit.add(q.current, cost)
+    view(q, date)
+    q.previous, q.current, q.last = q.before, kit.add(q.during, cost), math.max(q.last, date)
+    view(q, date)
     return q.start
   end
 
   function counter.charge(s, q, date, cost)
-    if date >= q.start then
+    local start = q.last - q.last % q.window
+    if date >= start then
       counter.take(s, q, date, cost)
-    elseif date + q.window >= q.start then
+    elseif date + q.window >= start then
       q.previous = kit.add(q.previous, cost)
     end
   end
 
-  function counter.give_back(_, q, tick, units)
+  function counter.give_back(s, q, tick, units)
     local given = 0
-    if tick >= q.start then
+    local start = q.last - q.last % q.window
+    local passed = s.now - start
+    if tick >= start and passed < 2 * q.window then
       q.current, given = kit.take_off(q.current, units)
-    elseif tick + q.window >= q.start then
+    elseif tick < start and tick + q.window >= start and passed < q.window then
       q.previous, given = kit.take_off(q.previous, units)
     end
+    view(q, s.now)
     return given
   end
 
   function counter.clear(_, q)
-    local found = q.current + q.previous > 0
+    local found = q.before + q.during > 0
     q.current, q.previous = 0, 0
     return found
   end
 
   function counter.write(s, q)
-    return pack(STATE, q.window, q.start, q.previous, q.current), q.start + 2 * s.keep
+    return pack(STATE, q.window, q.last, q.previous, q.current), q.last + 2 * s.keep
   end
 
   return kit.small(67, STATE_BYTES, counter)

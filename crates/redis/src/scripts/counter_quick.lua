@@ -3,13 +3,14 @@
 if limit * window > 4503599627370496 then
   break
 end
-local magic, seen, span, start, previous, current = 82689, now, window, 0, 0, 0
+local magic, seen, span, last, previous, current = 82689, now, window, 0, 0, 0
 if value then
   if #value ~= 37 then
     break
   end
-  magic, epoch, seen, span, start, previous, current = struct.unpack('<I3I2i6I6i6I7I7', value)
+  magic, epoch, seen, span, last, previous, current = struct.unpack('<I3I2i6I6i6I7I7', value)
 end
+local start = last - last % window
 -- Version 1, algorithm 67, one quota, and a clock that has not gone back.
 if magic ~= 82689 or span ~= window or seen > now or start > now then
   break
@@ -46,7 +47,8 @@ elseif op ~= 67 then
     break
   end
   current, used, ttl = current + cost, used + cost, 2 * window
-  state = struct.pack('<I3I2i6I6i6I7I7', magic, epoch, now, window, start, previous, current)
+  state = struct.pack('<I3I2i6I6i6I7I7', magic, epoch, now, window, date > last and date or last,
+    previous, current)
 end
 reset = 0
 if carry > 0 then

@@ -1,7 +1,8 @@
 -- fixed: one window aligned to the epoch.
 --
 -- KEYS, ARGV and reply: see main.lua.
--- Stored, for each quota: window I6, start i6, count I7. 30 bytes for one quota.
+-- Stored, for each quota: window I6, tick of the latest unit i6, units of its window I7. 30 bytes for
+-- one quota. Another window reads the same state.
 -- Cost: one GET, and one SET if units were taken.
 
 windows[70] = function(kit)
@@ -9,36 +10,35 @@ windows[70] = function(kit)
   local STATE, STATE_BYTES = '<I6i6I7', 19
   local fixed = {}
 
-  local function rotate(q, tick)
-    if tick - q.start >= q.window then
-      q.start, q.count = tick - tick % q.window, 0
-    end
+  -- Units that count at a tick.
+  local function live(q, tick)
+    return tick - q.start < q.window and q.count or 0
   end
 
   function fixed.read(_, q, value, at)
-    q.stored_window, q.start, q.count = q.window, 0, 0
+    q.last, q.count = 0, 0
     if value then
-      q.stored_window, q.start, q.count = unpack(STATE, value, at)
+      local _
+      _, q.last, q.count = unpack(STATE, value, at)
       at = at + STATE_BYTES
     end
     return at
   end
 
   function fixed.advance(s, q, back)
-    -- The window changed, or the clock went back: the units count as taken now.
-    if q.stored_window ~= q.window or back > 0 then
-      q.start = s.now - s.now % q.window
+    -- The clock went back: the units count as taken now.
+    if back > 0 then
+      q.last = s.now
     end
-    q.count = math.min(q.count, kit.HUGE)
-    rotate(q, s.now)
+    q.start, q.count = q.last - q.last % q.window, math.min(q.count, kit.HUGE)
   end
 
-  function fixed.used(_, q)
-    return 0, q.count
+  function fixed.used(s, q)
+    return 0, live(q, s.now)
   end
 
   function fixed.retry(s, q, cost)
-    if q.count + cost <= q.limit then
+    if live(q, s.now) + cost <= q.limit then
       return 0
     end
     return cost > q.limit and kit.NEVER or math.max(q.start + q.window - s.now, 0)
@@ -49,8 +49,8 @@ windows[70] = function(kit)
   end
 
   function fixed.take(_, q, date, cost)
-    rotate(q, date)
-    q.count = kit.add(q.count, cost)
+    q.count, q.last = kit.add(live(q, date), cost), math.max(q.last, date)
+    q.start = q.last - q.last % q.window
     return q.start
   end
 
@@ -61,22 +61,22 @@ windows[70] = function(kit)
     end
   end
 
-  function fixed.give_back(_, q, tick, units)
+  function fixed.give_back(s, q, tick, units)
     local given = 0
-    if tick >= q.start then
+    if tick >= q.start and live(q, s.now) > 0 then
       q.count, given = kit.take_off(q.count, units)
     end
     return given
   end
 
-  function fixed.clear(_, q)
-    local found = q.count > 0
+  function fixed.clear(s, q)
+    local found = live(q, s.now) > 0
     q.count = 0
     return found
   end
 
   function fixed.write(s, q)
-    return pack(STATE, q.window, q.start, q.count), q.start + s.keep
+    return pack(STATE, q.window, q.last, q.count), q.last + s.keep
   end
 
   return kit.small(70, STATE_BYTES, fixed)

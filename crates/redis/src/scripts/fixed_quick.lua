@@ -1,17 +1,18 @@
 -- The part of the fixed window in small_quick.lua.
 
-local magic, seen, span, start = 83457, now, window, 0
+local magic, seen, last, _ = 83457, now, 0
 used = 0
 if value then
   if #value ~= 30 then
     break
   end
-  magic, epoch, seen, span, start, used = struct.unpack('<I3I2i6I6i6I7', value)
+  magic, epoch, seen, _, last, used = struct.unpack('<I3I2i6I6i6I7', value)
 end
 -- Version 1, algorithm 70, one quota, and a clock that has not gone back.
-if magic ~= 83457 or span ~= window or seen > now or used > 9007199254740991 then
+if magic ~= 83457 or seen > now or used > 9007199254740991 then
   break
 end
+local start = last - last % window
 if now - start >= window then
   start, used = now - now % window, 0
 end
@@ -24,5 +25,5 @@ else
     break
   end
   used, reset, ttl = used + cost, left, window
-  state = struct.pack('<I3I2i6I6i6I7', magic, epoch, now, window, start, used)
+  state = struct.pack('<I3I2i6I6i6I7', magic, epoch, now, window, date > last and date or last, used)
 end

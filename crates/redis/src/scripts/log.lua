@@ -365,13 +365,22 @@ windows[76] = function(kit)
     end
   end
 
-  log.give_back, join = log_refund(kit, codes, blocks, code_at, {
+  local remove
+  remove, join = log_refund(kit, codes, blocks, code_at, {
     OPEN_MAX = OPEN_MAX,
     front = front,
     advance = advance,
     gather = gather,
     rebase = rebase,
   })
+
+  function log.give_back(s, tick, units)
+    return tick + s.keep > s.now and remove(s, tick, tick, units) or 0
+  end
+
+  function log.forgive(s, units)
+    return remove(s, s.now - s.longest + 1, HUGE, units)
+  end
 
   -- Returns a page of the entries from a tick on, and whether there are more.
   function log.history(s)

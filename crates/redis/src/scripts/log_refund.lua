@@ -53,8 +53,7 @@ local function log_refund(kit, codes, blocks, code_at, own)
   end
 
   -- Returns the first entry at or after `tick` that has units: its position and tick, the entry
-  -- before it, and whether it is the first of all. A merged entry has a later tick than its parts,
-  -- so "at or after" finds it.
+  -- before it, and whether it is the first of all.
   local function find(s, all, tick)
     local place, here = blocks.before(s, tick, all.place, all.tick)
     local previous, is_first, steps = nil, place == all.place, 0
@@ -129,20 +128,20 @@ local function log_refund(kit, codes, blocks, code_at, own)
     return true
   end
 
-  -- Removes up to `units` from the first entries at or after `tick`.
-  local function give_back(s, tick, units)
+  -- Removes up to `units` of the entries from tick `first` to tick `latest`, oldest first. The units of a
+  -- receipt whose entry was merged into a later one are not found: if they were forgiven, that entry has
+  -- the units of other requests.
+  local function give_back(s, first, latest, units)
     local all = own.front(s)
     if
       units == 0
-      or s.edits
-      or tick + s.keep <= s.now
-      or tick > s.last
+      or first > s.last
       or (all.high == 0 and all.low == 0)
     then
       return 0
     end
     s.edits = {}
-    if tick == s.last and units <= s.open then
+    if first == s.last and units <= s.open then
       -- Open units need no code. An open entry may have no units.
       s.open = s.open - units
       for _, c in ipairs(s.cursors) do
@@ -154,12 +153,15 @@ local function log_refund(kit, codes, blocks, code_at, own)
     end
 
     -- Whole entries, then a part of one, then the open units.
-    local from, from_tick, previous, is_first = find(s, all, tick)
+    local from, from_tick, previous, is_first = find(s, all, first)
+    if from_tick > latest then
+      return 0
+    end
     local left, ranges = units, {}
-    local to, to_tick = blocks.walk(s, from, from_tick, function(there)
-      return left == 0 or there > left
-    end, function(there)
-      return left > 0 and there <= left
+    local to, to_tick = blocks.walk(s, from, from_tick, function(there, tick)
+      return left == 0 or there > left or tick > latest
+    end, function(there, tick)
+      return left > 0 and there <= left and tick <= latest
     end, function(there, place, block)
       left = left - there
       if there > 0 then
@@ -167,13 +169,13 @@ local function log_refund(kit, codes, blocks, code_at, own)
       end
     end)
     local whole, part = units - left, 0
-    if left > 0 and to < s.stop then
+    if left > 0 and to < s.stop and to_tick <= latest then
       local there, gap, behind = code_at(s, to)
       edit(s, to, codes.write(there - left, gap, behind - to))
       blocks.take_off(s, to, left)
       part, left = left, 0
     end
-    local open = math.min(s.open, left)
+    local open = s.last <= latest and math.min(s.open, left) or 0
     s.open = s.open - open
 
     for _, c in ipairs(s.cursors) do

@@ -169,7 +169,8 @@ repeat
       end
     end
     p = base + p
-    if there < units then
+    -- A receipt whose entry is gone gives nothing back.
+    if there < units or (op == 70 and here > at) then
       break
     end
 

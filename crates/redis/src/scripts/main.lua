@@ -159,12 +159,7 @@ local function refund(s)
 end
 
 local function forgive(s)
-  local longest = 0
-  for i = 1, s.count do
-    longest = math.max(longest, s.windows[i])
-  end
-  local given = s.window.give_back(s, s.now - longest + 1, s.units)
-  given = given + s.window.give_back(s, s.now, s.units - given)
+  local given = s.window.forgive(s, s.units)
   s.changed = s.changed or given > 0
   return given
 end

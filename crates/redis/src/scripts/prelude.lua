@@ -165,6 +165,8 @@ local function make_kit(micros, slack)
   --   used, retry, reset: see main.lua;
   --   take(s, q, date, cost): returns the tick of the units taken;
   --   give_back(s, q, tick, units): returns the number of units given back;
+  --   forgive(s, q, units): the same without a tick, if there is a better way than the oldest and the
+  --     newest part that count;
   --   charge(s, q, date, cost): the same as take, for a date of up to `keep` ticks before now;
   --   clear(s, q): empties it, and returns true if it held anything;
   --   write(s, q): returns its bytes, and the tick until which they matter.
@@ -205,6 +207,21 @@ local function make_kit(micros, slack)
       local most = 0
       for _, q in ipairs(s.quotas) do
         most = math.max(most, of.give_back(s, q, tick, units))
+      end
+      return math.min(most, units)
+    end
+
+    function window.forgive(s, units)
+      local most = 0
+      for _, q in ipairs(s.quotas) do
+        local given
+        if of.forgive then
+          given = of.forgive(s, q, units)
+        else
+          given = of.give_back(s, q, s.now - q.window + 1, units)
+          given = given + of.give_back(s, q, s.now, units - given)
+        end
+        most = math.max(most, given)
       end
       return math.min(most, units)
     end

@@ -112,12 +112,12 @@ windows[83] = function(kit)
     end
   end
 
-  -- All that may still count does, as if it came now.
-  local function renew(q, now, units)
+  -- All units count as recorded at `tick`.
+  local function renew(q, tick, units)
     q.width = width_for(units)
     q.form = WIDTHS[q.width]
     q.ring = string.rep('\0', q.places * q.width)
-    q.last, q.sum = now, units
+    q.last, q.sum = tick, units
     q.oldest = newest(q)
     if units > 0 then
       add(q, q.oldest, units)
@@ -142,7 +142,9 @@ windows[83] = function(kit)
     end
     sum = math.min(sum, HUGE)
     if window ~= q.window or count + 1 ~= q.places then
-      renew(q, s.now, sum)
+      -- Another window: all units count as recorded with the latest one. Dated at the time of the check,
+      -- they would be dated again by every denied check.
+      renew(q, math.max(last, 0), sum)
     else
       q.width, q.form, q.last, q.sum = width, form, math.max(last, 0), sum
       q.ring = sub(value, at, at + bytes - 1)
@@ -244,6 +246,15 @@ windows[83] = function(kit)
       q.sum = q.sum - given
     end
     return given
+  end
+
+  function segments.forgive(s, q, units)
+    local left = units
+    filled(q, q.oldest, newest(q), function(segment)
+      left = left - segments.give_back(s, q, segment * q.length, left)
+      return left == 0
+    end)
+    return units - left
   end
 
   function segments.clear(s, q)

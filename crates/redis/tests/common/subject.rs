@@ -109,6 +109,10 @@ impl Subject for RedisSubject {
         self.runtime.block_on(self.limiter.refund(key, receipt)).map_err(failed)
     }
 
+    fn forgive(&mut self, key: &str, units: u64) -> Result<u64, SubjectError> {
+        self.runtime.block_on(self.limiter.forgive(self.key(key), units)).map_err(failed)
+    }
+
     fn settle(&mut self, (key, receipt): Self::Receipt, actual: u64) -> Result<u64, SubjectError> {
         self.runtime.block_on(self.limiter.settle(key, receipt, actual)).map_err(failed)
     }

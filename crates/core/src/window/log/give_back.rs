@@ -1,18 +1,23 @@
 //! Refunds of recorded units.
 
 use super::Log;
-use super::body::CAPPED_MAX;
+use super::body::{Body, CAPPED_MAX};
 use super::code::{Code, Entry};
 use crate::account::Account;
 
 impl Log {
-    pub(super) fn give_back_flat(&mut self, tick: u64, units: u64, account: &Account) -> u64 {
-        if self.units == 0 || tick > self.last() {
-            return 0;
+    /// Removes up to `units` of the entries from tick `from` to tick `to`, oldest first. Returns their
+    /// number.
+    ///
+    /// The units of a receipt whose entry was merged into a later one are not found. They could be
+    /// looked for there, but if they were forgiven, the later entry has the units of other requests.
+    pub(super) fn remove(&mut self, from: u64, to: u64, units: u64, account: &Account) -> u64 {
+        if let Body::Wide(wide) = &mut self.body {
+            return wide.remove(from, to, units, account);
         }
         let mut left = units;
-        while left > 0 {
-            let Some(given) = self.give_back_once(tick, left, account) else {
+        while left > 0 && self.units > 0 && from <= self.last() {
+            let Some(given) = self.remove_once(from, to, left, account) else {
                 break;
             };
             left -= given;
@@ -20,13 +25,15 @@ impl Log {
         units - left
     }
 
-    /// Refunds up to `units` from the first entry at or after `tick` that has any. A merged entry
-    /// has a later tick than its parts, so "at or after" finds it.
-    fn give_back_once(&mut self, tick: u64, units: u64, account: &Account) -> Option<u64> {
+    /// Removes up to `units` of the first of these entries that has any.
+    fn remove_once(&mut self, from: u64, to: u64, units: u64, account: &Account) -> Option<u64> {
         self.body.straighten();
         let (mut at, mut before, mut here) = (0, None, self.head.tick());
         for entry in self.body.codes() {
-            if here >= tick && entry.units > 0 {
+            if here > to {
+                return None;
+            }
+            if here >= from && entry.units > 0 {
                 let given = entry.units.min(units);
                 if !self.reduce(at, entry, before, given, account) {
                     return None;
@@ -41,7 +48,7 @@ impl Log {
             at += entry.len;
         }
         let given = u64::from(self.body.open()).min(units);
-        if given == 0 {
+        if given == 0 || here > to {
             return None;
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most what is open")]

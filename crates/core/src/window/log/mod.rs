@@ -225,10 +225,12 @@ impl Window for Log {
         if tick.saturating_add(limits.longest()) <= now {
             return 0;
         }
-        match &mut self.body {
-            Body::Wide(wide) => wide.give_back(tick, units, account),
-            _ => self.give_back_flat(tick, units, account),
-        }
+        self.remove(tick, tick, units, account)
+    }
+
+    fn forgive(&mut self, limits: &Limits, now: u64, units: u64, account: &Account) -> u64 {
+        let oldest = (now + 1).saturating_sub(limits.longest());
+        self.remove(oldest, u64::MAX, units, account)
     }
 
     fn withdraw_all<'a>(

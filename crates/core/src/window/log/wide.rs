@@ -147,11 +147,12 @@ impl WideLog {
         self.last
     }
 
-    /// Refunds up to `units` recorded at `tick`, or merged into the entry after it.
-    pub(super) fn give_back(&mut self, tick: u64, units: u64, account: &Account) -> u64 {
+    /// Removes up to `units` of the entries from tick `from` to tick `to`, oldest first. Returns their
+    /// number.
+    pub(super) fn remove(&mut self, from: u64, to: u64, units: u64, account: &Account) -> u64 {
         let mut left = units;
         while left > 0 {
-            let Some(given) = self.give_back_once(tick, left, account) else {
+            let Some(given) = self.remove_once(from, to, left, account) else {
                 break;
             };
             left -= given;
@@ -398,24 +399,24 @@ impl WideLog {
         });
     }
 
-    fn give_back_once(&mut self, tick: u64, units: u64, account: &Account) -> Option<u64> {
-        let from = self.chunks.partition_point(|chunk| chunk.first <= tick).saturating_sub(1);
-        for index in from..self.chunks.len() {
+    fn remove_once(&mut self, from: u64, to: u64, units: u64, account: &Account) -> Option<u64> {
+        let first = self.chunks.partition_point(|chunk| chunk.first < from).saturating_sub(1);
+        for index in first..self.chunks.len() {
             let (mut found, mut before) = (None, None);
             self.chunks[index].scan(|at, here, units, _| {
-                if here >= tick && units > 0 {
-                    found = Some(at);
+                if here >= from && units > 0 {
+                    found = Some((at, here));
                 } else {
                     before = Some(at);
                 }
                 found.is_none()
             });
-            if let Some(at) = found {
-                return Some(self.reduce(index, at, before, units, account));
+            if let Some((at, here)) = found {
+                return (here <= to).then(|| self.reduce(index, at, before, units, account));
             }
         }
         let given = self.open.min(units);
-        if given == 0 || self.last < tick {
+        if given == 0 || self.last < from || self.last > to {
             return None;
         }
         self.open -= given;

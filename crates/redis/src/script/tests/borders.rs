@@ -7,7 +7,7 @@ use slidegate_testkit::Random;
 
 use super::super::{KeyReply, Op};
 use super::refund::Model;
-use super::{Caller, START, decided, limits, ms, refund_of};
+use super::{Caller, START, decided, limits, ms, refund_of, retry_after};
 
 // Within a tick, `now` is rounded down and the date of a unit up: into the next window.
 #[test]
@@ -122,21 +122,67 @@ fn long_log(caller: &mut Caller, quotas: &[(u64, u64)], entries: u64) -> (Model,
     (model, now, of)
 }
 
-// Whole blocks are emptied at once, also between the cursors of two quotas.
+// A denied check under another window writes nothing, and reads the units as of the latest one.
 #[test]
-pub(super) fn refunds_across_blocks_are_exact() {
+pub(super) fn another_window_writes_nothing_until_it_takes_units() {
+    let mut caller = Caller::start();
+    let check = Op::Check { cost: 1 };
+    for algorithm in [Algorithm::Counter, Algorithm::Fixed, Algorithm::Segments { count: 6 }] {
+        caller.flush();
+        let (long, short) = (limits(algorithm, &[(3, 6000)]), limits(algorithm, &[(3, 600)]));
+        for at in [0, 100, 200] {
+            assert!(decided(&caller.run(START + ms(at), "k", &long, check).unwrap()).0);
+        }
+        let before: Vec<u8> = caller.command("GET k");
+        let denied = caller.run(START + ms(300), "k", &short, check).unwrap();
+        let wait = retry_after(&denied).unwrap();
+        for at in [310, 350, 399] {
+            assert!(!decided(&caller.run(START + ms(at), "k", &short, check).unwrap()).0);
+        }
+        assert_eq!(caller.command::<Vec<u8>>("GET k"), before, "{algorithm:?}");
+        let due = START + ms(300) + wait;
+        assert!(!decided(&caller.run(due.saturating_sub(ms(1)), "k", &short, check).unwrap()).0);
+        assert!(decided(&caller.run(due, "k", &short, check).unwrap()).0, "{algorithm:?}");
+    }
+}
+
+// Also units of the window or the segments before the current one.
+#[test]
+pub(super) fn forgiving_takes_the_oldest_units_first() {
+    let mut caller = Caller::start();
+    let segments = Algorithm::Segments { count: 6 };
+    // Of the window before the current one, `Fixed` counts nothing.
+    for (algorithm, expected) in
+        [(Algorithm::Counter, (4, 2)), (Algorithm::Fixed, (3, 0)), (segments, (4, 2))]
+    {
+        caller.flush();
+        let limits = limits(algorithm, &[(10, 1200)]);
+        for at in [300, 450] {
+            let _ = caller.run(START + ms(at), "k", &limits, Op::Check { cost: 3 }).unwrap();
+        }
+        let now = START + ms(500);
+        let given = caller.given(now, &limits, Op::Forgive { units: 4 });
+        let left = caller.run(now, "k", &limits, Op::Peek { cost: 1 }).unwrap();
+        assert_eq!((given, decided(&left).2), expected, "{algorithm:?}");
+    }
+}
+
+// Whole blocks are emptied at once, also between the cursors of two quotas, and behind entries that only
+// a longer window counts.
+#[test]
+pub(super) fn forgiving_across_blocks_is_exact() {
     let mut caller = Caller::start();
     let many = 1 << 40;
     for quotas in [&[(many, 60_000)][..], &[(many, 1000), (many, 60_000)]] {
         for (from, units) in [(200, 900), (1000, 2), (0, 1500), (300, 1400)] {
-            let (mut model, now, epoch) = long_log(&mut caller, quotas, 2000);
-            let limits = limits(Algorithm::Log, quotas);
+            let (mut model, now, _) = long_log(&mut caller, quotas, 2000);
             let begin = u64::try_from(START.as_millis()).unwrap();
-            let op = match from {
-                0 => Op::Forgive { units },
-                from => Op::Refund { tick: begin + from, units, epoch },
-            };
-            assert_eq!(caller.given(now, &limits, op), model.give_back(begin + from, units));
+            let age = u64::try_from(now.as_millis()).unwrap() - (begin + from);
+            let shorter: Vec<_> = quotas.iter().map(|(limit, _)| (*limit, age + 1)).collect();
+            let shorter = limits(Algorithm::Log, &shorter).keeping(ms(60_000));
+            let limits = limits(Algorithm::Log, quotas);
+            let op = Op::Forgive { units };
+            assert_eq!(caller.given(now, &shorter, op), model.forgive(begin + from, units));
             model.entries.retain(|(_, units)| *units > 0);
             assert_eq!(caller.history(now, &limits), model.entries, "{op:?}");
             let tick = u64::try_from(now.as_millis()).unwrap();

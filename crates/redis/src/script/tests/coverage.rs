@@ -97,7 +97,9 @@ fn drive() {
     borders::refunds_of_units_that_have_gone_give_nothing();
     borders::bursts_that_expire_in_part_are_exact();
     borders::steady_load_is_exact();
-    borders::refunds_across_blocks_are_exact();
+    borders::another_window_writes_nothing_until_it_takes_units();
+    borders::forgiving_takes_the_oldest_units_first();
+    borders::forgiving_across_blocks_is_exact();
     borders::entries_at_the_border_of_a_block_are_refunded();
     borders::long_log_moves_with_the_clock();
     borders::index_continues_after_expired_records();
@@ -110,6 +112,7 @@ fn drive() {
     damage::damaged_values_return_a_slidegate_error_or_a_reply();
     damage::log_damaged_at_any_byte_returns_a_slidegate_error_or_a_reply();
     damage::log_cut_anywhere_returns_a_slidegate_error_or_a_reply();
+    damage::ticks_out_of_order_are_damaged();
     damage::code_that_runs_past_the_last_one_is_damaged();
     damage::forgiving_a_part_of_the_first_entry_needs_the_whole_index();
     damage::refund_from_a_block_with_too_small_a_sum_returns_the_units();

@@ -194,6 +194,23 @@ pub(super) fn code_that_runs_past_the_last_one_is_damaged() {
     assert!(faults > 9, "{faults}");
 }
 
+// A gap that leads past the last entry would become a negative one when entries are merged.
+#[test]
+pub(super) fn ticks_out_of_order_are_damaged() {
+    let mut caller = Caller::start();
+    let limits = limits(Algorithm::LogCapped { bytes_max: 64 }, &[(1000, 600_000)]);
+    for step in 0..40 {
+        let _ = caller.run(START + ms(step), "k", &limits, Op::Check { cost: 1 }).unwrap();
+    }
+    let mut damaged: Vec<u8> = caller.command("GET k");
+    damaged[63] = 0xBF;
+    caller.set("k", &damaged);
+    let mut replies =
+        (40..80).map(|step| caller.run(START + ms(step), "k", &limits, Op::Check { cost: 1 }));
+    let error = replies.find_map(Result::err).unwrap();
+    assert!(error.to_string().contains("out of order"), "{error}");
+}
+
 #[test]
 pub(super) fn log_cut_anywhere_returns_a_slidegate_error_or_a_reply() {
     let mut caller = Caller::start();
