@@ -52,6 +52,34 @@ fn logs_and_segments_under_changing_tiers_are_never_over() {
     assert_eq!(wrong, [""; 0]);
 }
 
+// Windows of some ticks, and requests within them: a unit that is dated a fraction of a tick too early
+// makes room too early.
+#[test]
+fn segments_of_single_ticks_under_changing_windows_are_never_over() {
+    let mut early = 0;
+    for seed in 0..20_000 {
+        let mut random = Random::new(seed);
+        let (limiter, clock) = limiter(5, Algorithm::Segments { count: 4 });
+        let windows = [random.between(8, 40), random.between(2, 8)];
+        let tiers = windows.map(|millis| {
+            limiter.tier(&[Quota::new(3, Duration::from_millis(millis)).unwrap()]).unwrap()
+        });
+        let (mut now, mut admitted) = ((START_MS + 7) * 1000, Vec::<u64>::new());
+        // First under the longer window, then under the shorter one.
+        for step in 0..60 {
+            now += random.between(0, 2500);
+            clock.set(Duration::from_micros(now));
+            let place = usize::from(step >= 20);
+            let since = now - windows[place] * 1000;
+            if limiter.with(&tiers[place]).unwrap().check("alice").is_allowed() {
+                early += u64::from(admitted.iter().filter(|at| **at > since).count() >= 3);
+                admitted.push(now);
+            }
+        }
+    }
+    assert_eq!(early, 0, "admitted early");
+}
+
 // With nine units taken, a limit of five leaves none and one of twenty leaves eleven. Another
 // window may count too much, but never less.
 #[test]
