@@ -118,8 +118,11 @@ fn a_foreign_snapshot_names_both_values() {
     let mut newer = frames(&snapshot);
     newer[0][8] = 9;
     let error = restored(&joined(&newer), Algorithm::Log, 1).unwrap_err();
-    assert_eq!(error.to_string(), "snapshot has version 9, this limiter 3");
+    assert_eq!(error.to_string(), "snapshot has version 9, this limiter 4");
 
+    let other = Policy::new("login", Quota::per_minute(3)).unwrap();
+    let error = refused(Limiter::builder(other));
+    assert_eq!(error, "snapshot has policy \"saved\", this limiter \"login\"");
     let error = refused(builder(Algorithm::Log, 2));
     assert_eq!(error, "snapshot has number of quotas 1, this limiter 2");
     let error = refused(builder(Algorithm::Log, 1).tick(Duration::from_millis(10)));

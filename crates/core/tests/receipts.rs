@@ -177,26 +177,6 @@ fn resets_release_their_memory() {
     assert_eq!(limiter.stats().bytes, empty);
 }
 
-// The file was written by version 0.1.0: `alice` took one unit, `bob` three, of 5 per minute.
-#[test]
-fn a_snapshot_of_version_1_is_read_without_its_receipts() {
-    let snapshot = include_bytes!("golden/snapshot-1.bin");
-    let clock = ManualClock::new(START + Duration::from_secs(20));
-    let policy = Policy::new("saved", Quota::per_minute(5)).unwrap();
-    let builder = Limiter::builder(policy).clock(clock.clone());
-    let (limiter, report) = builder.restore(&mut snapshot.as_slice()).unwrap();
-    assert_eq!((report.keys, report.dropped), (2, 0));
-    let used = |key: &str| limiter.usage(key).units(0);
-    assert_eq!((used("alice"), used("bob"), used("carol")), (1, 3, 0));
-    // One of the epochs is that of the key.
-    let returned: u64 = (0..=u16::MAX)
-        .map(|epoch| limiter.refund(limiter.receipt("alice", 1, START_MS, epoch)))
-        .sum();
-    assert_eq!(returned, 1);
-    clock.advance(Duration::from_secs(40));
-    assert_eq!(used("bob"), 2);
-}
-
 /// The recorded units by the number of the receipt.
 type Record = BTreeMap<usize, Parts>;
 

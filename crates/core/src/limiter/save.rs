@@ -1,16 +1,17 @@
 //! All state to a file and back.
 //!
 //! ```text
-//! header                a frame: magic, version, algorithm, quotas, tick, now, secret,
-//!                       1 with boot id and time since boot, or 0,
+//! header                a frame: magic, version, name of the policy, algorithm, quotas, tick, now,
+//!                       secret, 1 with boot id and time since boot, or 0,
 //!                       date, longest windows, number of lost ranges, lost ranges
 //! frame, frame, ...     each: length, bytes, checksum
 //! end                   a frame of length zero, then the number of frames, and nothing else
 //! ```
 //!
-//! Version 2 had no time since boot. Version 1 had no epochs either, and its header ended with the
-//! secret. Both are still read; receipts from before a snapshot of version 1 are void.
+//! The name is in the header because a file can be renamed, and because counts of another policy would
+//! charge its keys for requests that they never made, or forgive them theirs.
 
+use core::fmt;
 use core::time::Duration;
 use std::io::{Read, Write};
 
@@ -23,9 +24,7 @@ use crate::policy::{Algorithm, Policy};
 use crate::time::BootTime;
 
 const MAGIC: &[u8; 8] = b"slidegat";
-const VERSION: u64 = 3;
-const VERSION_WITHOUT_BOOT_TIME: u64 = 2;
-const VERSION_WITHOUT_EPOCHS: u64 = 1;
+const VERSION: u64 = 4;
 /// The most ranges of lost ticks that are kept; the oldest are joined.
 const LOST_MAX: usize = 16;
 /// The longest frame that is read: far more than a step writes.
@@ -75,6 +74,7 @@ impl Limiter {
     fn header(&self, boot: Option<BootTime>) -> Vec<u8> {
         let mut header = MAGIC.to_vec();
         header.put_u64(VERSION);
+        header.put_bytes(self.policy.name().as_bytes());
         header.put_u64(algorithm_number(&self.policy));
         header.put_u64(self.policy.quotas().len() as u64);
         header.put_u64(self.scale.tick_nanos());
@@ -110,7 +110,8 @@ impl LimiterBuilder {
     /// a wall clock that was set forward forgives nothing. Otherwise it is the time that the clock
     /// shows.
     ///
-    /// The policy may have other limits and windows than before. If the snapshot was written under
+    /// The policy has the name, the algorithm and the number of quotas that it had. It may have other
+    /// limits and windows. If the snapshot was written under
     /// tiers, their keys are kept for the longest of their windows, so that the tiers can be created
     /// after the first checks.
     ///
@@ -132,7 +133,8 @@ impl LimiterBuilder {
     /// # Errors
     ///
     /// Returns an error if a setting is out of range, if `input` fails, or if the snapshot is
-    /// damaged, cut short, of a later version, or of another algorithm, number of quotas or tick.
+    /// damaged, cut short, of another version, or of another policy, algorithm, number of quotas or
+    /// tick.
     pub fn restore(self, input: &mut impl Read) -> Result<(Limiter, RestoreReport), Error> {
         self.restore_at(input, Limiter::boot_time)
     }
@@ -147,12 +149,9 @@ impl LimiterBuilder {
         if fields.take_raw(8).ok() != Some(MAGIC) {
             return Err(Error::new(ErrorKind::Snapshot, "not a snapshot of a limiter"));
         }
-        let version = fields.take_u64()?;
-        let has_epochs = version != VERSION_WITHOUT_EPOCHS;
-        let has_boot_time = has_epochs && version != VERSION_WITHOUT_BOOT_TIME;
-        if has_boot_time {
-            expect("version", version, VERSION)?;
-        }
+        expect("version", fields.take_u64()?, VERSION)?;
+        let name = String::from_utf8_lossy(fields.take_bytes()?).into_owned();
+        expect("policy", name.as_str(), self.policy().name())?;
         expect("algorithm", fields.take_u64()?, algorithm_number(self.policy()))?;
         expect("number of quotas", fields.take_u64()?, self.policy().quotas().len() as u64)?;
         expect("tick in nanoseconds", fields.take_u64()?, self.tick_nanos())?;
@@ -161,20 +160,17 @@ impl LimiterBuilder {
         secret.copy_from_slice(fields.take_raw(16)?);
         self.set_secret(Secret::new(secret));
         let mut limiter = self.build()?;
-        if has_boot_time
-            && let Some(saved) = take_boot_time(&mut fields)?
+        if let Some(saved) = take_boot_time(&mut fields)?
             && let Some(age) = boot_time(&limiter).and_then(|now| now.since(&saved))
         {
             limiter.set_age(saved_at, age)?;
         }
         limiter.continue_from(saved_at)?;
-        if has_epochs {
-            limiter.read_history(&mut fields, saved_at)?;
-        }
+        limiter.read_history(&mut fields, saved_at)?;
         if !fields.is_empty() {
             return Err(damaged("the length of the header"));
         }
-        let report = limiter.read_frames(input, has_epochs)?;
+        let report = limiter.read_frames(input)?;
         Ok((limiter, report))
     }
 }
@@ -230,7 +226,7 @@ impl Limiter {
         Ok(())
     }
 
-    fn read_frames(&self, input: &mut impl Read, has_epochs: bool) -> Result<RestoreReport, Error> {
+    fn read_frames(&self, input: &mut impl Read) -> Result<RestoreReport, Error> {
         let mut report = RestoreReport::default();
         let mut frames = 0;
         loop {
@@ -238,8 +234,7 @@ impl Limiter {
             if frame.is_empty() {
                 break;
             }
-            let restored =
-                self.store.restore(&frame, &self.with_policy().request_for(0, 1), has_epochs)?;
+            let restored = self.store.restore(&frame, &self.with_policy().request_for(0, 1))?;
             report.keys += restored.keys;
             report.dropped += restored.dropped;
             frames += 1;
@@ -303,11 +298,15 @@ fn read_frame(input: &mut impl Read) -> Result<Vec<u8>, Error> {
     if checksum.finalize().to_le_bytes() == tail { Ok(frame) } else { Err(damaged("a checksum")) }
 }
 
-fn expect(what: &str, found: u64, expected: u64) -> Result<(), Error> {
+fn expect<T: Copy + PartialEq + fmt::Debug>(
+    what: &str,
+    found: T,
+    expected: T,
+) -> Result<(), Error> {
     if found == expected {
         return Ok(());
     }
-    let message = format!("snapshot has {what} {found}, this limiter {expected}");
+    let message = format!("snapshot has {what} {found:?}, this limiter {expected:?}");
     Err(Error::new(ErrorKind::Snapshot, message))
 }
 

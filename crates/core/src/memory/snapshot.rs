@@ -147,11 +147,10 @@ fn save_blocks<W: Window>(
     Ok(())
 }
 
-/// Restores a frame, whose keys have an epoch if `has_epochs`.
+/// Restores a frame.
 pub(super) fn restore<'a, W: Window + 'a>(
     mut frame: &[u8],
     request: &Request<'_>,
-    has_epochs: bool,
     shared: &Shared,
     lock: impl Fn(u64) -> MutexGuard<'a, Shard<W>>,
     lock_sharing: impl Fn(u64, u64) -> Vec<MutexGuard<'a, Shard<W>>>,
@@ -163,12 +162,8 @@ pub(super) fn restore<'a, W: Window + 'a>(
             while !frame.is_empty() {
                 let fingerprint = frame.take_u64()?;
                 let mut shard = lock(fingerprint);
-                let epoch = if has_epochs {
-                    let epoch = frame.take_u64()?;
-                    u16::try_from(epoch).map_err(|_| damaged("an epoch"))?
-                } else {
-                    shard.new_epoch(fingerprint)
-                };
+                let epoch = frame.take_u64()?;
+                let epoch = u16::try_from(epoch).map_err(|_| damaged("an epoch"))?;
                 // New keys get epochs after those of the restored keys.
                 shard.last_epoch = shard.last_epoch.max(epoch);
                 let context = DecodeContext { limits, epoch, account: &shared.account };

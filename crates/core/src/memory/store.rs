@@ -71,13 +71,8 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
         shard: usize,
         each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<u64, Error>;
-    /// Restores a frame, whose keys have an epoch if `has_epochs`.
-    fn restore(
-        &self,
-        frame: &[u8],
-        request: &Request<'_>,
-        has_epochs: bool,
-    ) -> Result<Restored, Error>;
+    /// Restores a frame.
+    fn restore(&self, frame: &[u8], request: &Request<'_>) -> Result<Restored, Error>;
 }
 
 /// A shard that stays locked while several keys are decided together.
@@ -546,12 +541,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         snapshot::save(&self.shards[shard].0, (shard, self.shards.len()), &self.shared, each)
     }
 
-    fn restore(
-        &self,
-        frame: &[u8],
-        request: &Request<'_>,
-        has_epochs: bool,
-    ) -> Result<Restored, Error> {
+    fn restore(&self, frame: &[u8], request: &Request<'_>) -> Result<Restored, Error> {
         let lock = |fingerprint| self.shard(fingerprint);
         // The lower bits of a fingerprint select the shard. If the snapshot had more shards than
         // this store, several of them map to one; if it had fewer, one maps to several.
@@ -560,7 +550,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             let shares = |number: &usize| *number as u64 & mask == index & mask;
             (0..self.shards.len()).filter(shares).map(|shard| self.shards[shard].0.lock()).collect()
         };
-        snapshot::restore(frame, request, has_epochs, &self.shared, lock, lock_sharing)
+        snapshot::restore(frame, request, &self.shared, lock, lock_sharing)
     }
 }
 

@@ -92,7 +92,7 @@ impl Files {
         let Some(path) = resolve(node, report) else { return };
         self.remember(&path);
         if self.secrets
-            && let Err(error) = open(&path)
+            && let Err(error) = open_file(&path)
         {
             let problem = format!("{}: {}", path.display(), in_words(&error));
             report.error(node.span, "file", problem).help("check the path and its permissions");
@@ -135,7 +135,7 @@ fn read_at_most(path: &Path, most: usize) -> Result<Vec<u8>, Problem> {
     let unreadable = |error| Problem::Unreadable(format!("{name}: {}", in_words(&error)));
     let mut bytes = Vec::new();
     // One byte more than allowed distinguishes a file that is too large from one that just fits.
-    let mut bounded = open(path).map_err(unreadable)?.take(most as u64 + 1);
+    let mut bounded = open_file(path).map_err(unreadable)?.take(most as u64 + 1);
     bounded.read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > most {
         return Err(Problem::TooLarge(format!("{name}: larger than {} KiB", most >> 10)));
@@ -143,9 +143,9 @@ fn read_at_most(path: &Path, most: usize) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// Opens a regular file, also through links.
-fn open(path: &Path) -> io::Result<File> {
-    // Otherwise opening a named pipe waits until another process writes to it.
+/// Opens a regular file for reading, also through links. It never waits, as opening a pipe may.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    // Without it, opening a named pipe waits until another process writes to it.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let kind = file.metadata()?.file_type();

@@ -28,7 +28,7 @@ pub(crate) mod yaml;
 pub use access::AccessSettings;
 pub use environment::Environment;
 pub(crate) use envoy::list_directory;
-pub(crate) use files::read_file;
+pub(crate) use files::{open_file, read_file};
 pub use format::Format;
 pub use headers::{DenialBody, HeaderSettings, PartitionSecret, RateLimitForm, ResetForm};
 pub use load::{InvalidConfig, Loaded, Request, load};

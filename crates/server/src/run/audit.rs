@@ -4,7 +4,7 @@ mod writer;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,7 +20,7 @@ use slidegate_gate::{GateOutcome, Observation, Observer};
 use self::writer::{AuditWriter, WriterState};
 use super::paths::check_directory;
 use crate::admin::ResultCounts;
-use crate::config::{AuditDecisions, AuditSettings};
+use crate::config::{AuditDecisions, AuditSettings, read_file};
 
 /// The maximum number of lines that wait to be written. More are dropped and counted.
 const WAITING_MAX: usize = 16_384;
@@ -232,7 +232,7 @@ fn own_secret(path: &Path) -> Result<Vec<u8>, String> {
             Ok(secret)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let secret = fs::read(path).map_err(named)?;
+            let secret = read_file(path).map_err(|problem| format!("audit secret {problem}"))?;
             if secret.len() < 16 {
                 return Err(format!(
                     "audit secret {}: {} bytes are too few, use 16 or more, or remove the file for \

@@ -20,6 +20,7 @@ use slidegate_gate::Page;
 
 use super::paths::check_directory;
 use crate::admin::ResultCounts;
+use crate::config::open_file;
 use crate::engine::Plan;
 use crate::gates::{Restore, StateId};
 use crate::wall_clock::wall_clock;
@@ -177,7 +178,7 @@ impl Snapshots {
 impl Restore for Restorer {
     fn open(&mut self, state: &StateId) -> Result<Option<Box<dyn Read>>, Error> {
         let path = self.snapshots.path(state);
-        match File::open(&path) {
+        match open_file(&path) {
             Ok(file) => Ok(Some(Box::new(BufReader::with_capacity(1 << 20, file)))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at(&path, &failed(&error))),
@@ -250,7 +251,8 @@ fn write_and_rename<T>(
 fn lock(folder: &Path) -> Result<File, String> {
     let path = folder.join("lock");
     let named = |error: &dyn core::fmt::Display| format!("cannot lock {}: {error}", path.display());
-    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    // Reading the owner below must not wait if it is a pipe.
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
     let mut file = options.open(&path).map_err(|error| named(&error))?;

@@ -1,10 +1,14 @@
 //! Counts over a restart, and over a crash.
 
 use std::fs;
-
+use std::io::Read;
 use std::net::TcpStream;
+use std::path::Path;
+use std::process::Stdio;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
+use slidegate_testkit::server::poll;
 
 use crate::process::{Daemon, Folder, command, free_ports, output, post};
 
@@ -75,10 +79,8 @@ fn a_crash_under_load_forgives_what_came_after_the_last_snapshot_and_no_more() {
         // A snapshot that was begun after all of these were admitted.
         let saved = |daemon: &Daemon| daemon.metric("slidegate_snapshots_total{result=\"ok\"}");
         let now = saved(&daemon).unwrap();
-        slidegate_testkit::server::poll("two more snapshots", || {
-            Ok(saved(&daemon).filter(|count| *count >= now + 2.0))
-        })
-        .unwrap();
+        poll("two more snapshots", || Ok(saved(&daemon).filter(|count| *count >= now + 2.0)))
+            .unwrap();
         // And some that may be forgotten.
         let late = daemon.allowed("api", "k", 3);
         assert_eq!(late, 3);
@@ -114,6 +116,61 @@ fn a_damaged_snapshot_is_refused_with_what_to_do() {
     let daemon = Daemon::with_config(&folder.write("limits.yaml", &tolerant));
     daemon.hears("starting without these counts");
     assert_eq!(daemon.allowed("api", "k", 5), 5);
+}
+
+// Opening a pipe waits until another process writes to it.
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_and_does_not_stop_the_start() {
+    let folder = Folder::new("pipes");
+    let path = folder.write("limits.yaml", &config(&folder, ""));
+    let pipe = |name: &str| {
+        let mode = Mode::from_raw_mode(0o600);
+        mknodat(CWD, folder.path(name), FileType::Fifo, mode, 0).unwrap();
+    };
+    fs::create_dir(folder.path("state")).unwrap();
+    pipe("state/api.log.1.snapshot");
+    let said = refused(&path);
+    assert!(said.contains("api.log.1.snapshot: a pipe or a device; use a regular file"), "{said}");
+
+    let audit = |name: &str| {
+        let text = format!("audit: {{path: {}}}\n", folder.path(name).display());
+        folder.write("limits.yaml", &text)
+    };
+    pipe("audit.pipe");
+    let said = refused(&audit("audit.pipe"));
+    assert!(said.contains("audit.pipe: a pipe that no process reads"), "{said}");
+    pipe("audit.log.secret");
+    let said = refused(&audit("audit.log"));
+    assert!(said.contains("audit.log.secret: cannot be read (a pipe or a device"), "{said}");
+}
+
+#[test]
+fn the_snapshot_of_another_policy_is_refused_with_both_names() {
+    let folder = Folder::new("foreign");
+    let text = config(&folder, "") + "  - name: login\n    quotas: [5/hour]\n";
+    let path = folder.write("limits.yaml", &text);
+    let daemon = Daemon::with_config(&path);
+    assert_eq!(daemon.allowed("api", "k", 50), 50);
+    assert!(daemon.terminate().0.success());
+    let file = |name: &str| folder.path(&format!("state/{name}.log.1.snapshot"));
+    fs::copy(file("api"), file("login")).unwrap();
+    let said = refused(&path);
+    assert!(said.contains("snapshot has policy \"api\", this limiter \"login\""), "{said}");
+}
+
+/// What a daemon says that does not start.
+fn refused(config: &Path) -> String {
+    let arguments: Vec<&str> = free_ports().collect();
+    let mut serve = command(&[&["serve"], &arguments[..]].concat());
+    serve.args(["--config", config.to_str().unwrap()]).stderr(Stdio::piped());
+    let mut child = serve.spawn().unwrap();
+    let ended = poll("the end", || Ok(child.try_wait().unwrap()));
+    let _ = child.kill();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    child.wait().unwrap();
+    assert_eq!(ended.unwrap().code(), Some(1), "{said}");
+    said
 }
 
 // Only the time since boot counts while the machine runs: a wall clock that is set forgives nothing.

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use slidegate::{Clock, MonotonicClock};
 use tracing::{error, info, warn};
 
@@ -257,7 +259,18 @@ impl AuditWriter {
 
 /// Opens the file with its size. A new one has mode 0600, since keys are in it.
 fn open(path: &Path) -> io::Result<(File, bool, u64)> {
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    // Without it, opening a named pipe waits until another process reads from it.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).custom_flags(flags);
+    let file = options.open(path).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => {
+            io::Error::other("a pipe that no process reads: start its reader first")
+        }
+        _ => error,
+    })?;
+    // Lines are written whole: the thread waits for a slow reader.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     let metadata = file.metadata()?;
     Ok((file, metadata.is_file(), metadata.len()))
 }
