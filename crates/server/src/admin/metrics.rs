@@ -91,8 +91,14 @@ fn write_listeners(page: &mut Page, listeners: &[Arc<Connections>]) {
     each(
         "slidegate_connections_refused_total",
         Counter,
-        "Connections refused because the maximum was open.",
+        "Connections refused because a maximum was open.",
         |all| all.refused.get(),
+    );
+    each(
+        "slidegate_connections_evicted_total",
+        Counter,
+        "Idle connections closed to accept a new one.",
+        |all| all.evicted.get(),
     );
     each(
         "slidegate_connections_failed_total",

@@ -59,7 +59,7 @@ async fn handle_dashboard(
             return Some(Err(error));
         }
     }
-    dashboard::handle(dashboard, &state.listeners, request).await
+    dashboard::handle(dashboard, &state.listeners, request, peer).await
 }
 
 /// Serves metrics on every path, and nothing else.

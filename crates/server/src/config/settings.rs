@@ -304,7 +304,12 @@ section! {
     pub struct LimitSettings, LIMITS = "bounds" {
         /// The maximum number of open connections per data listener. Lowered at the start if the
         /// limit of file descriptors is too low.
-        connections: usize = Whole(1, 10_000_000), default "10000", example "2000";
+        connections: Option<usize> = Whole(1, 10_000_000),
+            absent "10000, or as many as the limit of file descriptors allows", example "2000";
+        /// The maximum number of open connections of one client address per data listener. Addresses of
+        /// `trusted_proxies` and loopback have no maximum, because many clients share them.
+        connections_per_address: Option<usize> = Whole(1, 10_000_000),
+            absent "half of the connections of the listener", example "100";
         /// The time for a client to send the head of a request, or a command of the Redis protocol.
         header_timeout: Duration = Time(Duration::from_millis(10), HOUR), default "10s",
             example "5s";
@@ -315,8 +320,9 @@ section! {
         /// must fit all descriptors of a request: on an error, Envoy allows the request by default.
         message_max("message_max_kb"): usize = Whole(1, 64 << 10), default "1024", example "4096",
             via kibibytes;
-        /// The memory for bodies and messages that are being received, over all connections, in MiB.
-        /// The first 16 KiB of each are not counted. Above it, larger ones are refused.
+        /// The memory for bodies, messages and commands that have not arrived completely, over all
+        /// connections, in MiB. The first 16 KiB of each connection are not counted. Above it, incomplete
+        /// ones are refused.
         bodies_max("bodies_max_mb"): usize = Whole(1, 1 << 20), default "64", example "256",
             via mebibytes;
         /// The maximum number of checks in a batch.
@@ -332,7 +338,7 @@ section! {
         /// The maximum number of descriptors in a request of Envoy.
         descriptors_max: usize = Whole(1, 64), default "64", example "16";
         /// The maximum number of requests in flight on one HTTP/2 connection.
-        streams_max: u32 = Whole(1, 1 << 20), default "1024", example "256";
+        streams_max: u32 = Whole(1, 1 << 20), default "128", example "256";
     }
 }
 

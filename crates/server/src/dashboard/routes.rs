@@ -17,7 +17,8 @@ use super::document::View;
 use super::events::{DashboardBody, EventStream};
 use super::key::{self, KeyName};
 use crate::http::error::{ApiError, ApiErrorKind};
-use crate::http::{BodyLimits, Connections, parse, read_json, reply};
+use crate::http::{Connections, Peer, parse, read_json, reply};
+use crate::net::BodyLimits;
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
@@ -49,6 +50,7 @@ pub(crate) async fn handle(
     dashboard: &Arc<Dashboard>,
     listeners: &[Arc<Connections>],
     request: &mut Request<Incoming>,
+    peer: &Peer,
 ) -> Option<Result<Reply, ApiError>> {
     let path = request.uri().path();
     let reply = match path {
@@ -69,7 +71,7 @@ pub(crate) async fn handle(
         }),
         "/dashboard/key" | "/dashboard/reset" => {
             let is_reset = path == "/dashboard/reset";
-            Box::pin(key_operation(dashboard, request, is_reset)).await
+            Box::pin(key_operation(dashboard, request, peer, is_reset)).await
         }
         _ => return None,
     };
@@ -91,13 +93,15 @@ async fn state(
 async fn key_operation(
     dashboard: &Dashboard,
     request: &mut Request<Incoming>,
+    peer: &Peer,
     is_reset: bool,
 ) -> Result<Reply, ApiError> {
     if request.method() != Method::POST {
         let path = request.uri().path();
         return Err(ApiError::wrong_method(request.method().as_str(), path, "POST"));
     }
-    let limits = BodyLimits { max: BODY_MAX, timeout: BODY_TIMEOUT, budget: None };
+    let activity = &peer.activity;
+    let limits = BodyLimits { max: BODY_MAX, timeout: BODY_TIMEOUT, budget: None, activity };
     let body = read_json(request, limits).await?;
     let name: KeyName<'_> = parse(&body)?;
     let done = if is_reset {

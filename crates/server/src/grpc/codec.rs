@@ -1,55 +1,65 @@
-//! The codec of the rate limit service.
+//! The messages of the rate limit service on the wire.
+//!
+//! They are read and written here, because tonic reserves memory for the length that a client announces.
 //!
 //! Envoy puts header values into descriptors without checking that they are UTF-8, as protocol
 //! buffers require. An error would lift the limit of a client that sends such a value, so invalid
 //! bytes are replaced by U+FFFD.
 
+use core::convert::Infallible;
+use core::future::ready;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response};
+use http_body_util::{BodyExt, Full};
 use prost::Message;
-use prost::bytes::Buf;
+use prost::bytes::{Buf, BufMut, Bytes, BytesMut};
 use tonic::Status;
-use tonic::codec::{Codec, DecodeBuf, Decoder};
-use tonic_prost::{ProstCodec, ProstEncoder};
+use tonic::body::Body;
 
 use super::message::{
     DescriptorEntry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
 };
 
-/// Decodes requests and encodes responses.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RlsCodec;
+/// The bytes before a message: whether it is compressed, and its length.
+pub(super) const PREFIX: usize = 5;
 
-/// Decodes requests.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RlsDecoder;
-
-impl Codec for RlsCodec {
-    type Encode = RateLimitResponse;
-    type Decode = RateLimitRequest;
-    type Encoder = ProstEncoder<RateLimitResponse>;
-    type Decoder = RlsDecoder;
-
-    fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::<RateLimitResponse, RateLimitRequest>::default().encoder()
+/// Decodes the body of a call, which is one message.
+pub(super) fn decode(mut body: Bytes) -> Result<RateLimitRequest, Status> {
+    if body.len() < PREFIX {
+        return Err(Status::invalid_argument("the call has no message: send one"));
     }
-
-    fn decoder(&mut self) -> Self::Decoder {
-        RlsDecoder
+    if body.get_u8() != 0 {
+        return Err(Status::unimplemented("compressed messages are not supported: send identity"));
     }
+    let length = body.get_u32();
+    if u64::from(length) != body.len() as u64 {
+        let found = body.len();
+        return Err(Status::invalid_argument(format!(
+            "the message has {length} bytes by its prefix, and {found} by its end: send one whole message"
+        )));
+    }
+    RateLimitRequest::decode(body.clone()).or_else(|_| {
+        RawRequest::decode(body)
+            .map(RateLimitRequest::from)
+            .map_err(|error| Status::invalid_argument(format!("invalid RateLimitRequest: {error}")))
+    })
 }
 
-impl Decoder for RlsDecoder {
-    type Item = RateLimitRequest;
-    type Error = Status;
-
-    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Self::Error> {
-        let bytes = source.copy_to_bytes(source.remaining());
-        let request = RateLimitRequest::decode(bytes.clone()).or_else(|_| {
-            RawRequest::decode(bytes).map(RateLimitRequest::from).map_err(|error| {
-                Status::invalid_argument(format!("invalid RateLimitRequest: {error}"))
-            })
-        });
-        request.map(Some)
-    }
+/// Encodes a response.
+pub(super) fn encode(message: &RateLimitResponse) -> Response<Body> {
+    let length = message.encoded_len();
+    let mut bytes = BytesMut::with_capacity(PREFIX + length);
+    bytes.put_u8(0);
+    // A response is far smaller than 4 GiB.
+    bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    message.encode_raw(&mut bytes);
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
+    let body = Full::new(bytes.freeze()).with_trailers(ready(Some(Ok::<_, Infallible>(trailers))));
+    let mut response = Response::new(Body::new(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
 }
 
 /// A [`RateLimitRequest`] whose texts may be any bytes.

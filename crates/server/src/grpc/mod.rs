@@ -5,11 +5,10 @@
 //!
 //! ```text
 //! let service = Service::new(engine, options).await.message_max(settings.limits.body_max);
-//! open.spawn(grpc::serve(stream, service.clone(), limits, stop.clone().wait()));
+//! open.spawn(grpc::serve(stream, service.clone(), limits, Arc::default(), stop.clone().wait()));
 //! ```
 
 mod batch;
-mod body;
 mod codec;
 mod convert;
 pub mod message;

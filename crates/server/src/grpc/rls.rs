@@ -1,26 +1,24 @@
 //! `ShouldRateLimit`, the only method of the rate limit service.
 
-use core::pin::Pin;
+use core::pin::{Pin, pin};
 use core::time::Duration;
 use std::sync::Arc;
 
-use http::{HeaderValue, Request, Response};
-use hyper::body::Incoming;
+use http::{HeaderMap, Request, Response};
+use hyper::body::{Bytes, Incoming};
 use slidegate_gate::Caller;
 use slidegate_tower::OverloadGuard;
 use tokio::time::Instant;
 use tonic::body::Body;
-use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::body::CallBody;
-use super::codec::RlsCodec;
+use super::codec::{PREFIX, decode, encode};
 use super::message::{RateLimitRequest, RateLimitResponse};
 use crate::access::{Access, AccessError, Scope};
 use crate::domain::{AnswerError, Options, answer};
 use crate::engine::Engine;
-use crate::net::{BodyBudget, Connections};
+use crate::net::{Activity, BodyBudget, BodyError, BodyLimits, Connections, read_body};
 use crate::overload::admit;
 
 /// The name of the service.
@@ -46,27 +44,43 @@ pub(super) struct RateLimitService {
     pub(super) connections: Arc<Connections>,
 }
 
-type RlsResult = Result<tonic::Response<RateLimitResponse>, Status>;
+type RlsResult = Result<RateLimitResponse, Status>;
+
+/// The time for a message, from the start of its call.
+pub(super) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl RateLimitService {
-    pub(super) async fn call(self, request: Request<Incoming>) -> Response<Body> {
-        let request = request.map(|body| CallBody::new(body, Arc::clone(&self.bodies)));
-        let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(self.message_max);
+    pub(super) async fn call(
+        self,
+        request: Request<Incoming>,
+        activity: Arc<Activity>,
+    ) -> Response<Body> {
         let (engine, start) = (Arc::clone(&self.engine), Instant::now());
-        let mut response = grpc.unary(self, request).await;
+        let called = self.reply(request, activity).await;
         engine.plan().domains().statistics().calls.record(start.elapsed());
-        // tonic reports a message that is too long as "out of range", a code that this service never uses.
-        if let Some(status) = response.headers_mut().get_mut(Status::GRPC_STATUS)
-            && Code::from_bytes(status.as_bytes()) == Code::OutOfRange
-        {
-            *status = HeaderValue::from(Code::ResourceExhausted as i32);
-        }
-        response
+        called.map_or_else(Status::into_http, |response| encode(&response))
     }
 
-    async fn should_rate_limit(self, request: tonic::Request<RateLimitRequest>) -> RlsResult {
-        let (metadata, _, request) = request.into_parts();
-        let caller = Caller::grpc(metadata.as_ref());
+    async fn reply(self, request: Request<Incoming>, activity: Arc<Activity>) -> RlsResult {
+        let (head, mut body) = request.into_parts();
+        let limits = BodyLimits {
+            max: PREFIX + self.message_max,
+            timeout: MESSAGE_TIMEOUT,
+            budget: Some(&self.bodies),
+            activity: &activity,
+        };
+        let body = read_message(&mut body, head.headers.len(), limits).await?;
+        let request = decode(body)?;
+        let connections = Arc::clone(&self.connections);
+        isolated(connections, pin!(self.should_rate_limit(&head.headers, request))).await
+    }
+
+    async fn should_rate_limit(
+        &self,
+        metadata: &HeaderMap,
+        request: RateLimitRequest,
+    ) -> RlsResult {
+        let caller = Caller::grpc(metadata);
         let plan = self.engine.plan();
         let limit_request = request
             .limit_request()
@@ -74,14 +88,13 @@ impl RateLimitService {
         let limit_request = limit_request.map_err(|invalid| status(&invalid.into()))?;
         let scopes = [Some(Scope::Check), limit_request.gives_back().then_some(Scope::Change)];
         for scope in scopes.into_iter().flatten() {
-            self.access.check_headers(scope, metadata.as_ref()).map_err(|refusal| {
+            self.access.check_headers(scope, metadata).map_err(|refusal| {
                 plan.domains().statistics().service_error.add(1);
                 refused(refusal)
             })?;
         }
         let answered = answer(plan.domains(), &limit_request, &self.options, caller).await;
-        let response = answered.map_err(|error| status(&error))?;
-        Ok(tonic::Response::new(response.into()))
+        Ok(answered.map_err(|error| status(&error))?.into())
     }
 
     /// Answers a call when the guard admits it. Its message is not read before.
@@ -89,12 +102,33 @@ impl RateLimitService {
         self,
         guard: OverloadGuard,
         request: Request<Incoming>,
+        activity: Arc<Activity>,
     ) -> Response<Body> {
         match admit(&guard).await {
-            Ok(_pass) => self.call(request).await,
+            Ok(_pass) => self.call(request, activity).await,
             Err(after) => shed(after).into_http(),
         }
     }
+}
+
+/// Reads the message of a call, with its prefix.
+pub(super) async fn read_message(
+    body: &mut Incoming,
+    fields: usize,
+    limits: BodyLimits<'_>,
+) -> Result<Bytes, Status> {
+    let max = limits.max - PREFIX;
+    read_body(body, fields, limits).await.map_err(|error| match error {
+        BodyError::TooLarge => Status::resource_exhausted(format!(
+            "the message has more than {max} bytes: send fewer descriptors, or raise \
+             `limits.message_max_kb`"
+        )),
+        BodyError::UsedUp(used_up) => Status::unavailable(used_up.to_string()),
+        BodyError::Slow => Status::deadline_exceeded(format!(
+            "the message was not complete after {MESSAGE_TIMEOUT:?}"
+        )),
+        BodyError::Broken => Status::cancelled("the message is incomplete"),
+    })
 }
 
 /// Returns the status of a call without a decision. On any but `OK`, Envoy's `failure_mode_deny` decides.
@@ -119,20 +153,10 @@ fn shed(after: Duration) -> Status {
 /// Turns a panic into an error of this call only.
 async fn isolated<T>(
     connections: Arc<Connections>,
-    mut call: Pin<Box<impl Future<Output = Result<T, Status>>>>,
+    call: Pin<&mut impl Future<Output = Result<T, Status>>>,
 ) -> Result<T, Status> {
     let panicked = || Err(Status::internal("the call failed; others are not affected"));
-    connections.catch_panic(call.as_mut()).await.unwrap_or_else(panicked)
-}
-
-impl UnaryService<RateLimitRequest> for RateLimitService {
-    type Response = RateLimitResponse;
-    type Future = Pin<Box<dyn Future<Output = RlsResult> + Send>>;
-
-    fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
-        let call = Box::pin(self.clone().should_rate_limit(request));
-        Box::pin(isolated(Arc::clone(&self.connections), call))
-    }
+    connections.catch_panic(call).await.unwrap_or_else(panicked)
 }
 
 #[cfg(test)]

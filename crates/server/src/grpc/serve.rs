@@ -1,22 +1,25 @@
 //! One gRPC connection.
 
+use core::convert::Infallible;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
-use http::Request;
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::body::Body;
 
 use super::Service;
 use super::batch::BatchExecutor;
 use super::service::ResponseFuture;
 use crate::net::{
-    ActiveRequest, Activity, ConnectionEnd, ConnectionTimeouts, Drive, ObservedStream, drive,
+    ActiveRequest, Activity, CONNECTION_WINDOW, ConnectionEnd, ConnectionTimeouts, Drive,
+    ObservedStream, STREAM_WINDOW, drive,
 };
 
 /// Bounds on a connection.
@@ -52,7 +55,7 @@ impl Default for GrpcLimits {
             call_max: Duration::from_secs(30),
             write_max: Duration::from_secs(10),
             idle_max: Duration::from_secs(300),
-            streams_max: 1024,
+            streams_max: 128,
             quiet_max: Duration::from_secs(30),
             ping_max: Duration::from_secs(20),
             drain_max: Duration::from_secs(10),
@@ -61,7 +64,7 @@ impl Default for GrpcLimits {
 }
 
 /// Serves one connection, plain or TLS that negotiated `h2`, until the client closes it or `ended`
-/// completes. Calls in flight may then finish.
+/// completes. What the client does is recorded in `activity`, which is new. Calls in flight may then finish.
 ///
 /// # Errors
 ///
@@ -70,12 +73,13 @@ pub async fn serve<S>(
     stream: S,
     service: Service,
     limits: GrpcLimits,
+    activity: Arc<Activity>,
     ended: impl Future<Output = ()>,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let activity = Arc::new(Activity::opening());
+    activity.expect_opening();
     let stream = TokioIo::new(ObservedStream::new(stream, Arc::clone(&activity)));
     let executor = BatchExecutor::default();
     let service = ObservedService { service, activity: Arc::clone(&activity) };
@@ -104,6 +108,8 @@ fn builder(limits: GrpcLimits, executor: BatchExecutor) -> http2::Builder<BatchE
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_max)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_pending_accept_reset_streams(RESETS_MAX)
         .max_header_list_size(HEADERS_MAX)
         .keep_alive_interval(limits.quiet_max)
@@ -135,13 +141,14 @@ struct ObservedService {
 }
 
 impl hyper::service::Service<Request<Incoming>> for ObservedService {
-    type Response = <Service as hyper::service::Service<Request<Incoming>>>::Response;
-    type Error = <Service as hyper::service::Service<Request<Incoming>>>::Error;
+    type Response = Response<Body>;
+    type Error = Infallible;
     type Future = ObservedCall;
 
     fn call(&self, request: Request<Incoming>) -> ObservedCall {
         let active = ActiveRequest::begin(Arc::clone(&self.activity));
-        ObservedCall { response: self.service.call(request), _active: active }
+        let response = self.service.respond(request, Arc::clone(&self.activity));
+        ObservedCall { response, _active: active }
     }
 }
 

@@ -3,10 +3,12 @@
 use core::convert::Infallible;
 use core::fmt;
 use core::pin::Pin;
+use core::task::{Context, Poll};
 use std::sync::Arc;
 
 use http::{Request, Response};
-use hyper::body::Incoming;
+use http_body_util::Full;
+use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 use slidegate_tower::OverloadGuard;
 use tonic::Status;
 use tonic::body::Body;
@@ -16,11 +18,12 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tonic_reflection::server::Builder;
 use tower_service::Service as TowerService;
 
-use super::rls::{MESSAGE_MAX, NAME, PATH, RateLimitService};
+use super::codec::PREFIX;
+use super::rls::{MESSAGE_MAX, MESSAGE_TIMEOUT, NAME, PATH, RateLimitService, read_message};
 use crate::access::Access;
 use crate::domain::Options;
 use crate::engine::Engine;
-use crate::net::{BODIES_MAX, BodyBudget, Connections};
+use crate::net::{Activity, BODIES_MAX, BodyBudget, BodyLimits, BodyShare, Connections};
 
 /// All gRPC services. Cheap to clone.
 #[derive(Clone)]
@@ -107,28 +110,90 @@ impl Service {
         Health(self.reporter.clone())
     }
 
-    fn respond(&self, request: Request<Incoming>) -> ResponseFuture {
+    pub(super) fn respond(
+        &self,
+        request: Request<Incoming>,
+        activity: Arc<Activity>,
+    ) -> ResponseFuture {
         let path = request.uri().path();
         if path == PATH {
             let rls = self.rls.clone();
             return match self.guard.clone() {
-                None => Box::pin(async move { Ok(rls.call(request).await) }),
-                Some(guard) => Box::pin(async move { Ok(rls.call_guarded(guard, request).await) }),
+                None => Box::pin(async move { Ok(rls.call(request, activity).await) }),
+                Some(guard) => {
+                    Box::pin(async move { Ok(rls.call_guarded(guard, request, activity).await) })
+                }
             };
         }
-        if path.starts_with("/grpc.health.v1.Health/") {
-            return self.health.clone().call(request);
+        let is_health = path.starts_with("/grpc.health.v1.Health/");
+        let reflection =
+            self.reflection.as_ref().filter(|_| path.starts_with("/grpc.reflection.v1"));
+        if !is_health && reflection.is_none() {
+            let status = Status::unimplemented("unknown method");
+            return Box::pin(async move { Ok(status.into_http()) });
         }
-        if let Some([v1, v1alpha]) = self.reflection.as_deref() {
-            if path.starts_with("/grpc.reflection.v1.") {
-                return v1(request.map(Body::new));
-            }
-            if path.starts_with("/grpc.reflection.v1alpha.") {
-                return v1alpha(request.map(Body::new));
-            }
+        // What the services of tonic take for a call, and for as long as they stream their reply.
+        let mut share = BodyShare::new(&self.rls.bodies, &activity);
+        if let Err(used_up) = share.hold(OTHER_CALL) {
+            let status = Status::unavailable(used_up.to_string());
+            return Box::pin(async move { Ok(status.into_http()) });
         }
-        let status = Status::unimplemented("unknown method");
-        Box::pin(async move { Ok(status.into_http()) })
+        let held = move |body| Body::new(HeldBody { body, _share: share });
+        if let Some(reflection) = reflection.map(Arc::clone) {
+            let [v1, v1alpha] = &*reflection;
+            let version = if path.starts_with("/grpc.reflection.v1.") { v1 } else { v1alpha };
+            let called = version(request.map(Body::new));
+            return Box::pin(async move { Ok(called.await?.map(held)) });
+        }
+        let (mut health, bodies) = (self.health.clone(), Arc::clone(&self.rls.bodies));
+        Box::pin(async move {
+            let (head, mut body) = request.into_parts();
+            let limits = BodyLimits {
+                max: PREFIX + OTHER_MESSAGE_MAX,
+                timeout: MESSAGE_TIMEOUT,
+                budget: Some(&bodies),
+                activity: &activity,
+            };
+            match read_message(&mut body, head.headers.len(), limits).await {
+                Ok(message) => {
+                    let request = Request::from_parts(head, Full::new(message));
+                    Ok(health.call(request).await?.map(held))
+                }
+                Err(status) => Ok(status.into_http()),
+            }
+        })
+    }
+}
+
+/// The maximum size of a message of the health and reflection services, in bytes.
+const OTHER_MESSAGE_MAX: usize = 4 << 10;
+
+/// What a call of these services takes, with tonic's buffer for messages.
+const OTHER_CALL: usize = 16 << 10;
+
+/// A body that keeps its share of the memory until it ends.
+struct HeldBody {
+    body: Body,
+    _share: BodyShare,
+}
+
+impl HttpBody for HeldBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -146,20 +211,12 @@ fn reflection() -> Option<Arc<Reflection>> {
     let files = || Builder::configure().register_encoded_file_descriptor_set(FILES);
     // The files are constant, and a test builds both services from them.
     let (v1, v1alpha) = (files().build_v1().ok()?, files().build_v1alpha().ok()?);
+    let v1 = v1.max_decoding_message_size(OTHER_MESSAGE_MAX);
+    let v1alpha = v1alpha.max_decoding_message_size(OTHER_MESSAGE_MAX);
     Some(Arc::new([
         Box::new(move |request| v1.clone().call(request)),
         Box::new(move |request| v1alpha.clone().call(request)),
     ]))
-}
-
-impl hyper::service::Service<Request<Incoming>> for Service {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = ResponseFuture;
-
-    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
-        self.respond(request)
-    }
 }
 
 impl fmt::Debug for Service {

@@ -17,15 +17,19 @@ use super::request::{
     self, CheckOptions, CheckRequest, ChecksRequest, KeyRequest, KeyTarget, RefundRequest,
     ReserveRequest, ResetRequest, SettleRequest, check_options, no_query, parse,
 };
-use super::{HttpState, Reply, body, waiting};
+use super::{HttpState, Peer, Reply, body, waiting};
 use crate::engine::latest;
 use crate::spec::{CandidateSpec, PolicySpec};
 
 type ApiResult = Result<Reply, ApiError>;
 
 /// `POST /v1/check`
-pub(super) async fn check(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let (body, options) = read_check(state, request, true).await?;
+pub(super) async fn check(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let (body, options) = read_check(state, request, peer, true).await?;
     reply_to_check(state, &parse(&body)?, options).await
 }
 
@@ -72,8 +76,12 @@ fn decide<'a>(ask: &Ask<'a>, caller: Caller<'a>) -> StoreFuture<'a, GateDecision
 }
 
 /// `POST /v1/peek`
-pub(super) async fn peek(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let (body, options) = read_check(state, request, false).await?;
+pub(super) async fn peek(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let (body, options) = read_check(state, request, peer, false).await?;
     let check: CheckRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let ask = check.ask(&plan, state.settings().key_max)?;
@@ -82,8 +90,12 @@ pub(super) async fn peek(state: &HttpState, request: &mut Request<Incoming>) -> 
 }
 
 /// `POST /v1/reserve`
-pub(super) async fn reserve(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let (body, options) = read_check(state, request, true).await?;
+pub(super) async fn reserve(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let (body, options) = read_check(state, request, peer, true).await?;
     let reserve: ReserveRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let target = reserve.find(&plan, state.settings().key_max)?;
@@ -93,8 +105,12 @@ pub(super) async fn reserve(state: &HttpState, request: &mut Request<Incoming>) 
 }
 
 /// `POST /v1/check_all`: all or nothing.
-pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let (body, options) = read_check(state, request, true).await?;
+pub(super) async fn check_all(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let (body, options) = read_check(state, request, peer, true).await?;
     let settings = state.settings();
     let ChecksRequest { asks: checks } = parse(&body)?;
     check_count(&checks, settings.all_or_nothing_max)?;
@@ -135,8 +151,12 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
 
 /// `POST /v1/batch`: independent checks. An unknown policy or tier is reported in its place. If
 /// anything is malformed, nothing is checked.
-pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let body = read(state, request).await?;
+pub(super) async fn batch(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let body = read(state, request, peer).await?;
     let (settings, caller) = (state.settings(), Caller::http(request.headers()));
     let ChecksRequest { asks: checks } = parse(&body)?;
     check_count(&checks, settings.batch_max)?;
@@ -227,8 +247,12 @@ fn check_count(checks: &[CheckRequest<'_>], most: usize) -> Result<(), ApiError>
 }
 
 /// `POST /v1/refund`
-pub(super) async fn refund(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let body = read(state, request).await?;
+pub(super) async fn refund(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let body = read(state, request, peer).await?;
     let refund: RefundRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let KeyTarget { gate, tier, key } = refund.find(&plan, state.settings().key_max)?;
@@ -237,8 +261,12 @@ pub(super) async fn refund(state: &HttpState, request: &mut Request<Incoming>) -
 }
 
 /// `POST /v1/settle`
-pub(super) async fn settle(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let body = read(state, request).await?;
+pub(super) async fn settle(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let body = read(state, request, peer).await?;
     let settle: SettleRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let KeyTarget { gate, tier, key } = settle.find(&plan, state.settings().key_max)?;
@@ -249,8 +277,12 @@ pub(super) async fn settle(state: &HttpState, request: &mut Request<Incoming>) -
 }
 
 /// `POST /v1/usage`
-pub(super) async fn usage(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let body = read(state, request).await?;
+pub(super) async fn usage(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let body = read(state, request, peer).await?;
     let usage: KeyRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let KeyTarget { gate, tier, key } = usage.find(&plan, state.settings().key_max)?;
@@ -265,8 +297,12 @@ pub(super) async fn usage(state: &HttpState, request: &mut Request<Incoming>) ->
 }
 
 /// `POST /v1/history`: oldest first.
-pub(super) async fn history(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let body = read(state, request).await?;
+pub(super) async fn history(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let body = read(state, request, peer).await?;
     let history: KeyRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let KeyTarget { gate, tier, key } = history.find(&plan, state.settings().key_max)?;
@@ -279,8 +315,12 @@ pub(super) async fn history(state: &HttpState, request: &mut Request<Incoming>) 
 }
 
 /// `POST /v1/reset`
-pub(super) async fn reset(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let body = read(state, request).await?;
+pub(super) async fn reset(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> ApiResult {
+    let body = read(state, request, peer).await?;
     let reset: ResetRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let key_max = state.settings().key_max;
@@ -294,20 +334,25 @@ pub(super) async fn reset(state: &HttpState, request: &mut Request<Incoming>) ->
 async fn read_check<'a>(
     state: &HttpState,
     request: &'a mut Request<Incoming>,
+    peer: &Peer,
     may_wait: bool,
 ) -> Result<(Bytes, ReplyOptions<'a>), ApiError> {
     let wait_max = may_wait.then_some(state.settings().wait_max);
     let CheckOptions { denial, wait } = check_options(request.uri().query(), wait_max)?;
-    let body = body::read_json(request, state.body_limits()).await?;
+    let body = body::read_json(request, state.body_limits(peer)).await?;
     let (caller, headers) = (Caller::http(request.headers()), request.headers());
     let place = request.extensions().get();
     Ok((body, ReplyOptions { denial, wait, is_get: false, caller, headers, place }))
 }
 
 /// Reads the body of a request without a query.
-async fn read(state: &HttpState, request: &mut Request<Incoming>) -> Result<Bytes, ApiError> {
+async fn read(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> Result<Bytes, ApiError> {
     no_query(request.uri().query())?;
-    body::read_json(request, state.body_limits()).await
+    body::read_json(request, state.body_limits(peer)).await
 }
 
 /// `GET /v1/policies`

@@ -2,28 +2,14 @@
 
 use core::time::Duration;
 
+use http::Request;
 use http::header::CONTENT_TYPE;
-use http::{Request, Version};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Bytes, Incoming};
-use tokio::time::timeout;
+use hyper::body::{Bytes, Incoming};
 
 use super::error::{ApiError, ApiErrorKind, shown};
-use crate::net::{BodyBudget, BodyShare};
+use crate::net::{BodyError, BodyLimits, read_body};
 
 pub(super) const JSON: &str = "application/json";
-
-/// Bounds on a body.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BodyLimits<'a> {
-    /// The maximum size, in bytes.
-    pub(crate) max: usize,
-    /// The time for it over HTTP/2.
-    pub(crate) timeout: Duration,
-    /// The memory for all bodies that are not complete. `None` if `max` is so small that they do not
-    /// count.
-    pub(crate) budget: Option<&'a BodyBudget>,
-}
 
 /// Reads a body whose type is JSON.
 pub(crate) async fn read_json(
@@ -39,15 +25,13 @@ pub(super) async fn read_any(
     request: &mut Request<Incoming>,
     limits: BodyLimits<'_>,
 ) -> Result<Bytes, ApiError> {
-    let is_http2 = request.version() == Version::HTTP_2;
-    let body = request.body_mut();
-    if !is_http2 {
-        // The timeout of the connection covers the whole request.
-        return read(body, limits).await;
-    }
-    // A slow body does not block other requests of an HTTP/2 connection, so it has its own timeout.
-    let read = Box::pin(timeout(limits.timeout, read(body, limits)));
-    read.await.unwrap_or_else(|_| Err(slow(limits.timeout)))
+    let (max, timeout, fields) = (limits.max, limits.timeout, request.headers().len());
+    read_body(request.body_mut(), fields, limits).await.map_err(|error| match error {
+        BodyError::TooLarge => too_large(max),
+        BodyError::UsedUp(used_up) => ApiError::new(ApiErrorKind::Busy, used_up.to_string()),
+        BodyError::Slow => slow(timeout),
+        BodyError::Broken => ApiError::malformed("the body is incomplete"),
+    })
 }
 
 /// Requires `application/json`, so that a form on another site cannot send a request: browsers send
@@ -62,36 +46,6 @@ fn check_type(request: &Request<Incoming>) -> Result<(), ApiError> {
         }
         None => Err(not_json("")),
     }
-}
-
-async fn read(body: &mut Incoming, limits: BodyLimits<'_>) -> Result<Bytes, ApiError> {
-    let BodyLimits { max, budget, .. } = limits;
-    if body.size_hint().lower() > max as u64 {
-        return Err(too_large(max));
-    }
-    // Most bodies arrive in one piece, which is not copied.
-    let mut first = Bytes::new();
-    let mut all = Vec::new();
-    let mut share = budget.map(BodyShare::new);
-    while let Some(frame) = body.frame().await {
-        let cut = |_| ApiError::malformed("the body is incomplete");
-        let Ok(data) = frame.map_err(cut)?.into_data() else { continue };
-        if first.len() + all.len() + data.len() > max {
-            return Err(too_large(max));
-        }
-        let added = share.as_mut().map_or(Ok(()), |share| share.add(data.len()));
-        added.map_err(|full| ApiError::new(ApiErrorKind::Busy, full.to_string()))?;
-        if first.is_empty() && all.is_empty() {
-            first = data;
-        } else {
-            all.extend_from_slice(&core::mem::take(&mut first));
-            all.extend_from_slice(&data);
-        }
-        if body.is_end_stream() {
-            break;
-        }
-    }
-    Ok(if all.is_empty() { first } else { all.into() })
 }
 
 #[cold]

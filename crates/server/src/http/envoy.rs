@@ -9,11 +9,12 @@ use hyper::body::{Bytes, Incoming};
 
 use slidegate_gate::Caller;
 
-use super::body::{self, BodyLimits};
+use super::body;
 use super::error::ApiError;
-use super::{HttpState, Reply};
+use super::{HttpState, Peer, Reply};
 use crate::access::Scope;
 use crate::domain;
+use crate::net::BodyLimits;
 
 /// The path of the health check.
 pub(super) const HEALTHCHECK: &str = "/healthcheck";
@@ -22,6 +23,7 @@ pub(super) const HEALTHCHECK: &str = "/healthcheck";
 pub(super) async fn handle(
     state: &HttpState,
     request: &mut Request<Incoming>,
+    peer: &Peer,
 ) -> Result<Option<Reply>, ApiError> {
     let settings = state.settings();
     let (allowed, allow): (&[Method], _) = match request.uri().path() {
@@ -41,7 +43,7 @@ pub(super) async fn handle(
     settings.names.check(request.uri(), request.headers())?;
     settings.access.check_headers(Scope::Check, request.headers())?;
     let may_give_back = settings.access.check_headers(Scope::Change, request.headers());
-    let limits = BodyLimits { max: settings.message_max, ..state.body_limits() };
+    let limits = BodyLimits { max: settings.message_max, ..state.body_limits(peer) };
     let body = body::read_any(request, limits).await?;
     let caller = Caller::http(request.headers());
     Ok(Some(reply(

@@ -26,7 +26,7 @@ use slidegate_gate::{ASKS_MAX, Caller, WaitOptions};
 use slidegate_http::{Body, ClientAddress, Problem};
 use slidegate_tower::OverloadGuard;
 
-pub(crate) use self::body::{BodyLimits, read_json};
+pub(crate) use self::body::read_json;
 use self::error::{ApiError, ApiErrorKind};
 use self::reply::traced;
 pub(crate) use self::request::parse;
@@ -36,7 +36,7 @@ use crate::access::{Access, HostNames, Scope};
 use crate::config::HeaderSettings;
 use crate::domain::Options;
 use crate::engine::Engine;
-use crate::net::{BODIES_MAX, BodyBudget};
+use crate::net::{BODIES_MAX, BodyBudget, BodyLimits};
 use crate::overload::{Place, admit};
 
 /// The reply to a request.
@@ -102,9 +102,10 @@ impl HttpState {
     }
 
     /// Returns the bounds on a body of the API.
-    fn body_limits(&self) -> BodyLimits<'_> {
+    fn body_limits<'a>(&'a self, peer: &'a Peer) -> BodyLimits<'a> {
         let HttpSettings { body_max, body_timeout, bodies, .. } = &self.settings;
-        BodyLimits { max: *body_max, timeout: *body_timeout, budget: Some(bodies) }
+        let (budget, activity) = (Some(bodies), &peer.activity);
+        BodyLimits { max: *body_max, timeout: *body_timeout, budget, activity }
     }
 }
 
@@ -165,7 +166,7 @@ impl Handle for HttpState {
         let replied = match route::find(request.method(), request.uri().path()) {
             RouteMatch::Found(Operation::Check, _) => {
                 match self.permit(Operation::Check, request) {
-                    Ok(()) => api::check(self, request).await,
+                    Ok(()) => api::check(self, request, peer).await,
                     Err(error) => Err(error),
                 }
             }
@@ -180,7 +181,7 @@ async fn handle_any(
     request: &mut Request<Incoming>,
     peer: &Peer,
 ) -> Result<Reply, ApiError> {
-    if let Some(reply) = envoy::handle(state, request).await? {
+    if let Some(reply) = envoy::handle(state, request, peer).await? {
         return Ok(reply);
     }
     let (method, path) = (request.method(), request.uri().path());
@@ -196,17 +197,17 @@ async fn handle_any(
     };
     state.permit(operation, request)?;
     match operation {
-        Operation::Check => api::check(state, request).await,
+        Operation::Check => api::check(state, request, peer).await,
         Operation::CheckQuery => api::check_query(state, request).await,
-        Operation::CheckAll => api::check_all(state, request).await,
-        Operation::Batch => api::batch(state, request).await,
-        Operation::Peek => api::peek(state, request).await,
-        Operation::Reserve => api::reserve(state, request).await,
-        Operation::Settle => api::settle(state, request).await,
-        Operation::Refund => api::refund(state, request).await,
-        Operation::Usage => api::usage(state, request).await,
-        Operation::History => api::history(state, request).await,
-        Operation::Reset => api::reset(state, request).await,
+        Operation::CheckAll => api::check_all(state, request, peer).await,
+        Operation::Batch => api::batch(state, request, peer).await,
+        Operation::Peek => api::peek(state, request, peer).await,
+        Operation::Reserve => api::reserve(state, request, peer).await,
+        Operation::Settle => api::settle(state, request, peer).await,
+        Operation::Refund => api::refund(state, request, peer).await,
+        Operation::Usage => api::usage(state, request, peer).await,
+        Operation::History => api::history(state, request, peer).await,
+        Operation::Reset => api::reset(state, request, peer).await,
         Operation::Policies => api::policies(state, request),
         Operation::Policy => api::policy(state, request, rest),
         Operation::Auth => auth::authorize(state, request, peer).await,

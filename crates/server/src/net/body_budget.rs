@@ -1,28 +1,29 @@
-//! Memory for request bodies that are not complete yet.
+//! Memory for requests that are not complete yet.
 //!
-//! One HTTP/2 connection may have a thousand requests in flight, so the maximum size of a body alone
-//! does not bound the memory that a few clients take by sending bodies slowly.
+//! One HTTP/2 connection may have a hundred requests in flight, so the maximum size of a body alone
+//! does not bound the memory that a few clients take by sending requests slowly.
 
 use core::fmt;
-use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use slidegate_gate::{Count, Kind, Page};
 
-/// The bytes of each body that are not counted, so that usual requests are read also while the budget
-/// is used up.
-const FREE: usize = 16 << 10;
+use super::timeouts::Activity;
 
-/// The default maximum of all incomplete bodies, in bytes.
+/// The bytes of each connection that are not counted, so that usual clients are served also while the
+/// budget is used up. The number of connections bounds them.
+pub(super) const OWN: usize = 16 << 10;
+
+/// The default maximum of all incomplete requests, in bytes.
 pub const BODIES_MAX: usize = 64 << 20;
 
-/// Bounds the bytes of incomplete bodies, over all connections of the HTTP and gRPC listeners.
+/// Bounds the bytes of incomplete requests, over all connections of the data listeners.
 #[derive(Debug)]
 pub struct BodyBudget {
     max: usize,
     used: AtomicUsize,
-    /// Bodies that were not read because of the maximum.
+    /// Requests that were not read because of the maximum.
     refused: Count,
 }
 
@@ -33,7 +34,8 @@ pub(crate) struct BudgetUsedUp;
 impl fmt::Display for BudgetUsedUp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(
-            "too many large requests are being received: retry later, or raise `limits.bodies_max_mb`",
+            "too many incomplete requests are being received: retry later, or raise \
+             `limits.bodies_max_mb`",
         )
     }
 }
@@ -49,60 +51,74 @@ impl BodyBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Adds the bytes in use and the refused bodies to a page of metrics.
+    /// Adds the bytes in use and the refused requests to a page of metrics.
     pub(crate) fn write_metrics(&self, page: &mut Page) {
         let name = "slidegate_incomplete_body_bytes";
-        page.family(name, Kind::Gauge, "Bytes of large request bodies that are being received.");
+        page.family(name, Kind::Gauge, "Bytes of incomplete requests that are being received.");
         page.sample(&[], self.used() as u64);
         let name = "slidegate_bodies_refused_total";
         page.family(name, Kind::Counter, "Requests refused because of `limits.bodies_max_mb`.");
         page.sample(&[], self.refused.get());
     }
-}
 
-/// The bytes of one body, until dropped.
-#[derive(Debug)]
-pub(crate) struct BodyShare<B: Deref<Target = BodyBudget>> {
-    budget: B,
-    length: usize,
-    /// The part of `length` that is counted.
-    taken: usize,
-}
-
-impl<B: Deref<Target = BodyBudget>> BodyShare<B> {
-    /// Starts a body without any bytes.
-    pub(crate) fn new(budget: B) -> Self {
-        Self { budget, length: 0, taken: 0 }
+    // Only the number matters, so no ordering is needed.
+    fn take(&self, bytes: usize) -> Result<(), BudgetUsedUp> {
+        let sum = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max);
+        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                self.refused.add(1);
+                Err(BudgetUsedUp)
+            }
+        }
     }
 
-    /// Adds bytes that arrived.
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The bytes of one incomplete request, until dropped.
+#[derive(Debug)]
+pub(crate) struct BodyShare {
+    budget: Arc<BodyBudget>,
+    activity: Arc<Activity>,
+    bytes: usize,
+}
+
+impl BodyShare {
+    /// Starts a request of a connection, without any bytes.
+    pub(crate) fn new(budget: &Arc<BodyBudget>, activity: &Arc<Activity>) -> Self {
+        Self { budget: Arc::clone(budget), activity: Arc::clone(activity), bytes: 0 }
+    }
+
+    /// Sets the number of bytes that the request takes.
     ///
     /// # Errors
     ///
-    /// Returns an error if the budget is used up.
-    pub(crate) fn add(&mut self, bytes: usize) -> Result<(), BudgetUsedUp> {
-        self.length = self.length.saturating_add(bytes);
-        let more = self.length.saturating_sub(FREE) - self.taken;
-        if more == 0 {
+    /// Returns an error if the budget is used up. Fewer bytes than before always fit.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), BudgetUsedUp> {
+        if bytes == self.bytes {
             return Ok(());
         }
-        let max = self.budget.max;
-        let sum = |used: usize| used.checked_add(more).filter(|used| *used <= max);
-        // Only the number matters, so no ordering is needed.
-        if self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_err() {
-            self.budget.refused.add(1);
-            return Err(BudgetUsedUp);
+        let mut held = self.activity.held.lock();
+        let now = (*held - self.bytes).saturating_add(bytes);
+        // What all requests of the connection take beyond its own bytes.
+        let (before, after) = (held.saturating_sub(OWN), now.saturating_sub(OWN));
+        if after > before {
+            self.budget.take(after - before)?;
+        } else {
+            self.budget.give_back(before - after);
         }
-        self.taken += more;
+        (*held, self.bytes) = (now, bytes);
         Ok(())
     }
 }
 
-impl<B: Deref<Target = BodyBudget>> Drop for BodyShare<B> {
+impl Drop for BodyShare {
     fn drop(&mut self) {
-        if self.taken > 0 {
-            self.budget.used.fetch_sub(self.taken, Ordering::Relaxed);
-        }
+        // Nothing is refused that returns bytes.
+        let _ = self.hold(0);
     }
 }
 
@@ -111,21 +127,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_bodies_are_read_while_the_budget_is_used_up() {
+    fn a_connection_has_its_own_bytes_while_the_budget_is_used_up() {
         let budget = BodyBudget::new(1000);
-        let mut large = BodyShare::new(&*budget);
-        for _ in 0..16 {
-            large.add(1024).unwrap();
-        }
+        let (one, other) = (Arc::default(), Arc::default());
+        let mut large = BodyShare::new(&budget, &one);
+        large.hold(OWN).unwrap();
         assert_eq!(budget.used(), 0);
-        large.add(600).unwrap();
-        large.add(400).unwrap();
+        large.hold(OWN + 1000).unwrap();
         assert_eq!(budget.used(), 1000);
-        let mut small = BodyShare::new(&*budget);
-        small.add(FREE).unwrap();
-        assert_eq!(small.add(1), Err(BudgetUsedUp));
+        // Requests of one connection share its bytes.
+        let mut second = BodyShare::new(&budget, &one);
+        assert_eq!(second.hold(1), Err(BudgetUsedUp));
+        let mut small = BodyShare::new(&budget, &other);
+        small.hold(OWN).unwrap();
+        assert_eq!(small.hold(OWN + 1), Err(BudgetUsedUp));
         drop(small);
-        assert_eq!((budget.used(), budget.refused.get()), (1000, 1));
+        assert_eq!((budget.used(), budget.refused.get()), (1000, 2));
+        large.hold(OWN).unwrap();
+        second.hold(10).unwrap();
+        assert_eq!(budget.used(), 10);
         drop(large);
         assert_eq!(budget.used(), 0);
     }

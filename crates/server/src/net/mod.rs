@@ -1,5 +1,6 @@
 //! What all listeners share: accepting and counting connections, their timeouts, shutdown.
 
+mod body;
 mod body_budget;
 mod connections;
 mod drive;
@@ -19,12 +20,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::warn;
 
+pub(crate) use self::body::{BodyError, BodyLimits, read_body};
 pub(crate) use self::body_budget::BodyShare;
 pub use self::body_budget::{BODIES_MAX, BodyBudget};
-pub use self::connections::{ConnectionSlot, Connections};
+use self::connections::NoSlot;
+pub use self::connections::{AddressLimit, ConnectionSlot, Connections};
 pub(crate) use self::drive::{ConnectionEnd, Drive, drive};
 pub(crate) use self::observed::ObservedStream;
-pub(crate) use self::timeouts::{ActiveRequest, Activity, ConnectionTimeouts};
+pub use self::timeouts::Activity;
+pub(crate) use self::timeouts::{ActiveRequest, ClientWait, ConnectionTimeouts};
 
 /// The shutdown signal, for tasks that wait for it.
 #[derive(Debug, Clone)]
@@ -63,6 +67,11 @@ impl Stop {
         self.0.has_changed().unwrap_or(true)
     }
 }
+
+/// The bytes of a request over HTTP/2 that the library buffers before they are read.
+pub(crate) const STREAM_WINDOW: u32 = 64 << 10;
+/// The same, for all requests of a connection.
+pub(crate) const CONNECTION_WINDOW: u32 = 256 << 10;
 
 /// The backlog of a listener. The kernel lowers it to its own maximum, `net.core.somaxconn`.
 const BACKLOG: u32 = 1 << 15;
@@ -105,7 +114,8 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Accepts connections until the shutdown signal, and spawns the future that `serve` returns for each,
-/// which holds the slot until it ends. Connections above the maximum are sent `refusal` and closed.
+/// which holds the slot until it ends. If all slots are taken, the connection that has been idle longest
+/// is closed. A connection without a slot is sent `refusal` and closed.
 pub(crate) async fn accept_all<F>(
     listener: &TcpListener,
     connections: &Arc<Connections>,
@@ -129,22 +139,31 @@ pub(crate) async fn accept_all<F>(
         };
         match accepted {
             Ok((stream, address)) => {
-                let Some(slot) = connections.enter() else {
-                    // Best effort: a client is never waited for.
-                    let _ = stream.try_write(refusal);
+                let mut entered = connections.enter(address.ip());
+                while matches!(entered, Err(NoSlot::Full)) && connections.evict() {
                     if full.has_passed() {
-                        let (name, max) = (connections.name(), connections.max());
-                        let refused = connections.refused.get();
-                        warn!(
-                            "listener {name}: all {max} connections are in use, new ones are \
-                             refused ({refused} so far); `limits.connections` sets the maximum"
-                        );
+                        warn!("{}", connections.describe_evictions());
                     }
-                    continue;
+                    // The evicted task ends at once, and frees its slot.
+                    let _ = tasks.join_next().await;
+                    entered = connections.enter(address.ip());
+                }
+                let slot = match entered {
+                    Ok(slot) => slot,
+                    Err(reason) => {
+                        connections.refused.add(1);
+                        // Best effort: a client is never waited for.
+                        let _ = stream.try_write(refusal);
+                        if full.has_passed() {
+                            warn!("{}", connections.describe_refusals(reason, address.ip()));
+                        }
+                        continue;
+                    }
                 };
                 // Replies are small and whole: waiting to fill a packet only delays them.
                 let _ = stream.set_nodelay(true);
-                tasks.spawn(serve(stream, address, slot));
+                let id = slot.id();
+                connections.spawned(id, tasks.spawn(serve(stream, address, slot)));
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {

@@ -7,6 +7,8 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
+use parking_lot::Mutex;
+
 /// The timeouts of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionTimeouts {
@@ -23,12 +25,16 @@ pub(crate) struct ConnectionTimeouts {
 }
 
 /// The activity of a connection. No ordering is needed: it is read by the task that wrote it, or
-/// for HTTP/2 at worst one tick late.
+/// for HTTP/2 and by the listener at worst a moment late.
 #[derive(Debug, Default)]
-pub(crate) struct Activity {
+pub struct Activity {
     /// Requests started plus requests ended.
     events: AtomicU64,
     in_flight: AtomicU32,
+    /// Requests in flight that wait for the client.
+    waiting: AtomicU32,
+    /// Bytes of requests that have not arrived completely.
+    pub(super) held: Mutex<usize>,
     /// Bytes arrived and no request has started since.
     is_partial: AtomicBool,
     /// The client does not read its replies.
@@ -39,9 +45,19 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Returns the activity of a client that must send first, within the time for a head.
-    pub(crate) fn opening() -> Self {
-        Self { is_partial: AtomicBool::new(true), ..Self::default() }
+    /// Expects the client to send first, within the time for a head.
+    pub(crate) fn expect_opening(&self) {
+        self.is_partial.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the server works on no request: it waits for the client.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) <= self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether no request has ended yet.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.events() < 2
     }
 
     #[inline]
@@ -93,6 +109,23 @@ impl<A: Deref<Target = Activity>> Drop for ActiveRequest<A> {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.0.events.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A request in flight that waits for the client to send its body or to read its reply, until dropped.
+#[derive(Debug)]
+pub(crate) struct ClientWait<'a>(&'a Activity);
+
+impl<'a> ClientWait<'a> {
+    pub(crate) fn begin(activity: &'a Activity) -> Self {
+        activity.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(activity)
+    }
+}
+
+impl Drop for ClientWait<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -26,9 +26,10 @@ use self::throttle::Throttles;
 use self::transaction::{Next, Queue, Transaction};
 use crate::access::Access;
 use crate::engine::Engine;
+use crate::net::{ActiveRequest, Activity, BODIES_MAX, BodyBudget, BodyShare, ClientWait};
 
 /// Bounds on a connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RespLimits {
     /// The time for a client to send a whole command, from its first byte.
     pub command_max: Duration,
@@ -40,6 +41,8 @@ pub struct RespLimits {
     pub key_max: usize,
     /// The longest time that a check may wait for units.
     pub wait_max: Duration,
+    /// The memory for commands that are not complete, which other listeners may share.
+    pub bodies: Arc<BodyBudget>,
 }
 
 impl Default for RespLimits {
@@ -50,6 +53,7 @@ impl Default for RespLimits {
             write_max: Duration::from_secs(10),
             key_max: 1024,
             wait_max: Duration::from_secs(30),
+            bodies: BodyBudget::new(BODIES_MAX),
         }
     }
 }
@@ -59,11 +63,12 @@ const FIRST_READ: usize = 1024;
 /// The size of reads from a client that sends more than that at once.
 const READ: usize = 16 * 1024;
 /// Replies are sent when they reach this size, even if more commands are waiting.
-const WRITE: usize = 64 * 1024;
+const WRITE: usize = 16 * 1024;
 /// The maximum size of an incomplete command, in bytes.
 const PENDING_MAX: usize = 1024 * 1024;
 
-/// Serves one connection until the client closes it or, between commands, until `stop`.
+/// Serves one connection until the client closes it or, between commands, until `stop`. What the client
+/// does is recorded in `activity`, which is new.
 ///
 /// # Errors
 ///
@@ -73,32 +78,29 @@ pub async fn serve<S>(
     engine: Arc<Engine>,
     access: Access,
     limits: RespLimits,
+    activity: Arc<Activity>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut stop, mut timer) = (pin!(stop), CommandTimer::new(limits));
+    let (mut stop, mut timer) = (pin!(stop), CommandTimer::new(&limits));
     let mut tick = pin!(sleep(timer.period));
     let mut input: Vec<u8> = Vec::new();
     // Input that arrived while a check waited for units.
     let mut ahead: Vec<u8> = Vec::new();
-    let mut session = Session::new(engine, limits, access);
+    // Bytes of an incomplete command or transaction.
+    let mut share = BodyShare::new(&limits.bodies, &activity);
+    let mut session = Session::new(engine, limits, access, &activity);
     loop {
         if ahead.is_empty() {
-            input.reserve(if input.len() < FIRST_READ { FIRST_READ } else { READ });
-            let mut reading = pin!(stream.read_buf(&mut input));
-            let read = poll_fn(|cx| {
-                // While bytes arrive, nothing else is polled.
-                if let Poll::Ready(read) = reading.as_mut().poll(cx) {
-                    return Poll::Ready(Some(read));
-                }
+            let is_over = |cx: &mut Context<'_>| {
                 if stop.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
                 timer.poll(tick.as_mut(), cx)
-            });
-            match read.await {
+            };
+            match read(&mut stream, &mut input, is_over).await {
                 Some(Ok(0)) | None => return Ok(()),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error),
@@ -108,11 +110,13 @@ where
         }
         let mut used = 0;
         let mut after = AfterCommand::Continue;
+        let mut running = None;
         while after == AfterCommand::Continue {
             let rest = &input[used..];
             match session.arguments.read(rest) {
                 Ok(Some(length)) => {
                     used += length;
+                    running.get_or_insert_with(|| ActiveRequest::begin(&*activity));
                     after = match session.take(rest, length) {
                         Next::Run if session.call(rest).may_wait() => {
                             let call = session.call(rest);
@@ -139,18 +143,40 @@ where
         }
         input.drain(..used);
         timer.note(used > 0, !input.is_empty());
-        if input.is_empty() {
+        if input.len() < FIRST_READ {
             input.shrink_to(READ);
         }
-        send(&mut stream, &mut session.replies, limits).await?;
+        if let Err(used_up) = share.hold(input.len() + session.transaction.bytes()) {
+            session.replies.error(&format!("ERR {used_up}"));
+            after = AfterCommand::Quit;
+        }
+        session.send(&mut stream).await?;
+        drop(running);
         if after == AfterCommand::Quit {
             return stream.shutdown().await;
         }
     }
 }
 
+/// Reads into the input, until `is_over` is ready.
+async fn read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    input: &mut Vec<u8>,
+    mut is_over: impl FnMut(&mut Context<'_>) -> Poll<Option<io::Result<usize>>>,
+) -> Option<io::Result<usize>> {
+    input.reserve(if input.len() < FIRST_READ { FIRST_READ } else { READ });
+    let mut reading = pin!(stream.read_buf(input));
+    // While bytes arrive, nothing else is polled.
+    poll_fn(|cx| match reading.as_mut().poll(cx) {
+        Poll::Ready(read) => Poll::Ready(Some(read)),
+        Poll::Pending => is_over(cx),
+    })
+    .await
+}
+
 /// The state that the commands of a connection share.
-struct Session {
+struct Session<'s> {
+    activity: &'s Activity,
     engine: Arc<Engine>,
     limits: RespLimits,
     replies: Replies,
@@ -162,11 +188,17 @@ struct Session {
     token: Option<Box<[u8]>>,
 }
 
-impl Session {
-    fn new(engine: Arc<Engine>, limits: RespLimits, access: Access) -> Self {
+impl<'s> Session<'s> {
+    fn new(
+        engine: Arc<Engine>,
+        limits: RespLimits,
+        access: Access,
+        activity: &'s Activity,
+    ) -> Self {
         let (replies, throttles) = (Replies::default(), Throttles::default());
         let (arguments, transaction) = (CommandArguments::default(), Transaction::default());
-        Self { engine, limits, replies, throttles, arguments, transaction, access, token: None }
+        let token = None;
+        Self { activity, engine, limits, replies, throttles, arguments, transaction, access, token }
     }
 
     /// The command that was parsed last, at the front of `input`.
@@ -213,7 +245,24 @@ impl Session {
         if self.replies.bytes().len() < WRITE {
             return Ok(());
         }
-        send(stream, &mut self.replies, self.limits).await
+        self.send(stream).await
+    }
+
+    async fn send<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
+        if self.replies.bytes().is_empty() {
+            return Ok(());
+        }
+        let mut writing = pin!(stream.write_all(self.replies.bytes()));
+        // Most clients read at once, so the timer is only set for those that do not.
+        match poll_fn(|cx| Poll::Ready(writing.as_mut().poll(cx))).await {
+            Poll::Ready(written) => written?,
+            Poll::Pending => {
+                let _waiting = ClientWait::begin(self.activity);
+                timeout(self.limits.write_max, writing).await??;
+            }
+        }
+        self.replies.clear();
+        Ok(())
     }
 }
 
@@ -249,32 +298,6 @@ async fn run_watched<S: AsyncRead + Unpin>(
     }
 }
 
-async fn send<S: AsyncWrite + Unpin>(
-    stream: &mut S,
-    replies: &mut Replies,
-    limits: RespLimits,
-) -> io::Result<()> {
-    if replies.bytes().is_empty() {
-        return Ok(());
-    }
-    write(stream, replies.bytes(), limits).await?;
-    replies.clear();
-    Ok(())
-}
-
-/// Most clients read at once, so the timer is only set for those that do not.
-async fn write<S: AsyncWrite + Unpin>(
-    stream: &mut S,
-    bytes: &[u8],
-    limits: RespLimits,
-) -> io::Result<()> {
-    let mut writing = pin!(stream.write_all(bytes));
-    match poll_fn(|cx| Poll::Ready(writing.as_mut().poll(cx))).await {
-        Poll::Ready(written) => written,
-        Poll::Pending => timeout(limits.write_max, writing).await?,
-    }
-}
-
 /// Measures how long a client has been silent, and how long it takes to send a command, with a timer
 /// that commands do not reset.
 struct CommandTimer {
@@ -292,8 +315,8 @@ struct CommandTimer {
 const BEATS: u32 = 4;
 
 impl CommandTimer {
-    fn new(limits: RespLimits) -> Self {
-        let RespLimits { command_max, idle_max, .. } = limits;
+    fn new(limits: &RespLimits) -> Self {
+        let RespLimits { command_max, idle_max, .. } = *limits;
         let period = (command_max.min(idle_max) / BEATS).max(Duration::from_millis(1));
         // Rounded up, plus one: the first tick may come right after the bytes.
         let beats = |timeout: Duration| {

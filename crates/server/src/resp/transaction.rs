@@ -34,6 +34,11 @@ pub(super) enum Next {
 }
 
 impl Transaction {
+    /// Returns the number of bytes of the commands that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |queue| queue.bytes.len())
+    }
+
     /// Takes a command: its name, all its bytes, and an error if there is no command of this name.
     pub(super) fn take(
         &mut self,

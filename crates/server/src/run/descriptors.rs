@@ -8,6 +8,8 @@ use tracing::warn;
 const RESERVE: u64 = 64;
 /// The maximum number of admin connections.
 const ADMIN_MAX: u64 = 64;
+/// The default maximum number of connections of a data listener.
+const DATA_MAX: usize = 10_000;
 
 /// The maximum number of connections of each listener. Together they fit under the limit of file
 /// descriptors, so that a flood on one listener cannot block the others or the files of the
@@ -22,11 +24,14 @@ pub(super) struct ConnectionBudget {
 
 impl ConnectionBudget {
     /// Raises the soft limit of descriptors as far as the hard limit allows, and divides it. Warns
-    /// if `wanted` connections for each of `listeners` data listeners do not fit.
-    pub(super) fn new(wanted: usize, listeners: usize) -> Self {
+    /// if `wanted` connections for each of `listeners` data listeners do not fit. Without a number,
+    /// it is the largest that fits, up to 10,000.
+    pub(super) fn new(wanted: Option<usize>, listeners: usize) -> Self {
         let limit = raise_limit();
-        let budget = Self::within(limit, wanted, listeners);
-        if budget.data < wanted {
+        let budget = Self::within(limit, wanted.unwrap_or(DATA_MAX), listeners);
+        if let Some(wanted) = wanted
+            && budget.data < wanted
+        {
             let needed = needed(wanted as u64, listeners as u64);
             warn!(
                 "`limits.connections` is {wanted}, but with a limit of {limit} file descriptors each \

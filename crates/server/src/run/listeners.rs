@@ -30,7 +30,10 @@ use crate::domain;
 use crate::engine::Engine;
 use crate::grpc::{self, GrpcLimits, Health};
 use crate::http::{HttpSettings, HttpState, ServeLimits, Server, ShedLoad};
-use crate::net::{BodyBudget, Connections, Stop, accept_all, listen, may_bind};
+use crate::net::{
+    Activity, AddressLimit, BodyBudget, ConnectionSlot, Connections, Stop, accept_all, listen,
+    may_bind,
+};
 use crate::overload;
 use crate::resp::{self, RespLimits};
 
@@ -175,7 +178,8 @@ impl Listeners {
         let budget = ConnectionBudget::new(settings.limits.connections, number);
         let mut all = Vec::new();
         let mut pool = |name, max| {
-            let connections = Connections::new(name, max);
+            let limit = address_limit(settings, max, max == budget.data);
+            let connections = Connections::with_address_limit(name, max, Some(limit));
             all.push(Arc::clone(&connections));
             connections
         };
@@ -196,7 +200,7 @@ impl Listeners {
             let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
                 .await
                 .message_max(settings.limits.message_max)
-                .bodies(bodies)
+                .bodies(Arc::clone(&bodies))
                 .connections(Arc::clone(&connections))
                 .access(listener.access(&self.rules))
                 .guard(guard);
@@ -211,7 +215,7 @@ impl Listeners {
             tasks.spawn(serve_protocol(listener, grpc, connections, stop.clone()));
         }
         if let Some(listener) = self.resp {
-            let limits = resp_limits(settings);
+            let limits = RespLimits { bodies, ..resp_limits(settings) };
             let resp = Protocol::Resp(Arc::clone(engine), listener.access(&self.rules), limits);
             let connections = pool("resp", budget.data);
             tasks.spawn(serve_protocol(listener, resp, connections, stop.clone()));
@@ -329,6 +333,13 @@ fn guard_with_metrics(
     Ok(guard)
 }
 
+/// The maximum of one client at a listener with `max` connections.
+fn address_limit(settings: &Settings, max: usize, is_data: bool) -> AddressLimit {
+    let wanted = settings.limits.connections_per_address.filter(|_| is_data);
+    // By default, one client cannot take all.
+    AddressLimit { max: wanted.unwrap_or(max.div_ceil(2)), address: settings.address.clone() }
+}
+
 /// The memory for incomplete bodies, of which the largest fits alone.
 fn body_budget(limits: &LimitSettings, sources: &mut Vec<MetricsSource>) -> Arc<BodyBudget> {
     let bodies = BodyBudget::new(limits.bodies_max.max(limits.body_max).max(limits.message_max));
@@ -429,14 +440,21 @@ enum Protocol {
 
 impl Protocol {
     /// Serves one connection until the client closes it or, between requests, until `ended`.
-    async fn serve<S>(self, stream: S, ended: impl Future<Output = ()> + Send) -> io::Result<()>
+    async fn serve<S>(
+        self,
+        stream: S,
+        activity: Arc<Activity>,
+        ended: impl Future<Output = ()> + Send,
+    ) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match self {
-            Self::Grpc(service, limits) => grpc::serve(stream, service, limits, ended).await,
+            Self::Grpc(service, limits) => {
+                grpc::serve(stream, service, limits, activity, ended).await
+            }
             Self::Resp(engine, access, limits) => {
-                resp::serve(stream, engine, access, limits, ended).await
+                resp::serve(stream, engine, access, limits, activity, ended).await
             }
         }
     }
@@ -453,16 +471,17 @@ async fn serve_protocol(
     stop: Stop,
 ) {
     let mut open = JoinSet::new();
-    let serve = |stream, _, slot| {
+    let serve = |stream, _, slot: ConnectionSlot| {
         let (protocol, ended) = (protocol.clone(), stop.clone().wait());
         let tls = listener.tls.as_ref().map(ReloadableTls::acceptor);
         let connections = Arc::clone(&connections);
+        let activity = Arc::clone(slot.activity());
         async move {
             let serving = pin!(async {
                 match tls {
-                    None => protocol.serve(stream, ended).await,
+                    None => protocol.serve(stream, activity, ended).await,
                     Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => protocol.serve(stream, ended).await,
+                        Ok(Ok(stream)) => protocol.serve(stream, activity, ended).await,
                         // A client that does not speak TLS gets no reply.
                         Ok(Err(_)) => Ok(()),
                         Err(slow) => Err(slow.into()),

@@ -250,7 +250,7 @@ fn every_setting_of_the_process() {
     assert_eq!((audit.decisions, audit.sample_percent), (AuditDecisions::Sampled, 7));
     assert_eq!((audit.size_max, audit.files), (2 << 20, 3));
     let limits = settings.limits;
-    assert_eq!((limits.connections, limits.body_max, limits.batch_max), (1, 2048, 3));
+    assert_eq!((limits.connections, limits.body_max, limits.batch_max), (Some(1), 2048, 3));
     assert_eq!((limits.key_max, limits.descriptors_max, limits.streams_max), (16, 5, 6));
     assert_eq!(settings.log.format, LogFormat::Json);
     let tracing = settings.tracing.unwrap();

@@ -370,8 +370,8 @@ fn listeners_are_flooded(daemon: &Daemon, traffic: &Traffic) {
     let is_over = Arc::new(AtomicBool::new(false));
     let floods = flood(daemon, &is_over);
     for listener in ["http", "grpc", "resp"] {
-        let refused = format!("slidegate_connections_refused_total{{listener=\"{listener}\"}}");
-        poll(&refused, || Ok(daemon.metric(&refused).filter(|count| *count > 0.0))).unwrap();
+        let evicted = format!("slidegate_connections_evicted_total{{listener=\"{listener}\"}}");
+        poll(&evicted, || Ok(daemon.metric(&evicted).filter(|count| *count > 0.0))).unwrap();
     }
     for _ in 0..10 {
         until_ready(daemon, 200);

@@ -148,7 +148,7 @@ async fn a_large_body_is_refused_before_it_is_read() {
 #[tokio::test]
 async fn incomplete_bodies_take_a_bounded_memory_and_small_ones_are_read() {
     let (engine, _clock) = engine(&spec());
-    let settings = HttpSettings { bodies: BodyBudget::new(50_000), ..HttpSettings::default() };
+    let settings = HttpSettings { bodies: BodyBudget::new(60_000), ..HttpSettings::default() };
     let bodies = Arc::clone(&settings.bodies);
     let server = Running::of(Arc::new(HttpState::new(engine, settings))).await;
     let ask = json!({"policy": "api", "key": "a"}).to_string();
@@ -156,8 +156,9 @@ async fn incomplete_bodies_take_a_bounded_memory_and_small_ones_are_read() {
         format!("POST /v1/check HTTP/1.1\r\nhost: test\r\n{JSON}content-length: 60000\r\n\r\n");
     let part = head + &ask + &" ".repeat(40_000 - ask.len());
     let mut held = Vec::new();
-    // 16 KiB of each are not counted.
-    for used in [23_616, 47_232] {
+    // Each has 40,000 bytes, three header fields and its own state; 16 KiB of its connection are not counted.
+    let each = 40_000 + 3 * 128 + 4096 - (16 << 10);
+    for used in [each, 2 * each] {
         let mut client = Client::connect(server.address).await;
         client.write(part.as_bytes()).await;
         until("the body", || bodies.used() == used).await;
@@ -192,25 +193,44 @@ async fn a_large_head_is_refused() {
     assert_eq!(client.read(true).await.unwrap().status, 431);
 }
 
+/// A handler that never replies to `/hang`.
+struct Hangs;
+
+impl Handle for Hangs {
+    type Body = Full<Bytes>;
+
+    async fn handle(&self, request: &mut Request<Incoming>, _: &Peer) -> Reply {
+        if request.uri().path() == "/hang" {
+            std::future::pending::<()>().await;
+        }
+        Response::new(Full::default())
+    }
+}
+
 #[tokio::test]
-async fn too_many_connections_are_turned_away_and_others_go_on() {
-    let server = start(long(), 2).await;
+async fn new_connections_are_turned_away_while_all_others_are_busy() {
+    let server = Running::with(Arc::new(Hangs), long(), Connections::new("http", 2)).await;
     let mut first = Client::connect(server.address).await;
     let mut second = Client::connect(server.address).await;
     for client in [&mut first, &mut second] {
-        assert_eq!(client.get("/v1/policies").await.status, 200);
+        client.write(b"GET /hang HTTP/1.1\r\nhost: test\r\n\r\n").await;
     }
+    until("both to be served", || server.connections.busy() == 2).await;
     let mut third = Client::connect(server.address).await;
     // The 503 may be lost when the kernel throws away what the client had sent already.
     if let Some(answer) = third.read(true).await {
         assert_eq!(answer.status, 503);
     }
     until("it to be counted", || server.connections.refused.get() == 1).await;
-    assert_eq!(first.get("/v1/policies").await.status, 200);
     drop(first);
     until("a place", || server.connections.open() == 1).await;
     let mut fourth = Client::connect(server.address).await;
-    assert_eq!(fourth.get("/v1/policies").await.status, 200);
+    assert_eq!(fourth.get("/").await.status, 200);
+    // It is idle now, so the next one takes its place.
+    let mut fifth = Client::connect(server.address).await;
+    assert_eq!(fifth.get("/").await.status, 200);
+    assert!(fourth.read(true).await.is_none());
+    assert_eq!((server.connections.evicted.get(), server.connections.busy()), (1, 1));
 }
 
 /// A handler that panics on request, at once or after a wait.

@@ -50,8 +50,10 @@ impl Server {
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (engine, access) = (Arc::clone(&engine), access.clone());
-                tokio::spawn(resp::serve(stream, engine, access, limits, std::future::pending()));
+                let (engine, access, limits) =
+                    (Arc::clone(&engine), access.clone(), limits.clone());
+                let (activity, never) = (Arc::default(), std::future::pending());
+                tokio::spawn(resp::serve(stream, engine, access, limits, activity, never));
             }
         });
         Self { port, clock, engine: shared }
@@ -307,7 +309,7 @@ async fn what_is_no_protocol_ends_the_connection_and_nothing_else() {
 async fn a_connection_that_says_nothing_is_closed() {
     let time = FrozenTime::new();
     let limits = RespLimits::default();
-    let server = Server::with_limits(limits).await;
+    let server = Server::with_limits(limits.clone()).await;
     let mut stream = server.connect().await;
     let mut rest = Vec::new();
     let closed = stream.read_to_end(&mut rest);
@@ -319,7 +321,7 @@ async fn a_connection_that_says_nothing_is_closed() {
 async fn an_incomplete_command_has_a_deadline() {
     let time = FrozenTime::new();
     let limits = RespLimits::default();
-    let server = Server::with_limits(limits).await;
+    let server = Server::with_limits(limits.clone()).await;
     let mut stream = server.connect().await;
     stream.write_all(b"PING\r\n*1\r\n$4\r\nPI").await.unwrap();
     let mut rest = Vec::new();

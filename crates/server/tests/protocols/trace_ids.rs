@@ -227,7 +227,8 @@ async fn metadata_of_grpc_goes_to_the_audit_log() {
         grpc::Service::new(Arc::clone(&audited.engine), Arc::new(Options::default())).await;
     let served = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let _ = grpc::serve(stream, service, GrpcLimits::default(), std::future::pending()).await;
+        let (limits, never) = (GrpcLimits::default(), std::future::pending());
+        let _ = grpc::serve(stream, service, limits, Arc::default(), never).await;
     });
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();
     let mut client = Grpc::new(channel.connect().await.unwrap());

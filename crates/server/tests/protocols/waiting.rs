@@ -47,7 +47,14 @@ impl Served {
             while let Ok((stream, _)) = listener.accept().await {
                 let (engine, limits) = (Arc::clone(&served), RespLimits::default());
                 let never = std::future::pending();
-                tokio::spawn(resp::serve(stream, engine, Access::open(), limits, never));
+                tokio::spawn(resp::serve(
+                    stream,
+                    engine,
+                    Access::open(),
+                    limits,
+                    Arc::default(),
+                    never,
+                ));
             }
         });
         Self { engine, http, resp }

@@ -8,7 +8,7 @@ use super::*;
 const TOKEN: &str = "0123456789abcdef";
 
 fn peer(address: &str, is_verified: bool) -> Peer {
-    Peer { address: address.parse().unwrap(), is_verified }
+    Peer { address: address.parse().unwrap(), activity: Arc::default(), is_verified }
 }
 
 fn status(access: &Access, peer: &Peer, authorization: Option<&str>) -> u16 {

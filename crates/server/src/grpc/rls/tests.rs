@@ -9,7 +9,7 @@ fn poll<T>(
     connections: &Arc<Connections>,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Poll<Result<T, Status>> {
-    pin!(isolated(Arc::clone(connections), Box::pin(call)))
+    pin!(isolated(Arc::clone(connections), pin!(call)))
         .poll(&mut Context::from_waker(Waker::noop()))
 }
 

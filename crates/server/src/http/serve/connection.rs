@@ -2,7 +2,6 @@
 
 use core::convert::Infallible;
 use core::future::Future;
-use core::net::SocketAddr;
 use core::pin::{Pin, pin};
 use std::sync::Arc;
 
@@ -18,7 +17,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Connections, Handle, Peer, ServeLimits, TlsConfig};
 use crate::http::error;
-use crate::net::{ActiveRequest, Activity, ConnectionEnd, ObservedStream, Stop, drive};
+use crate::net::{
+    ActiveRequest, CONNECTION_WINDOW, ConnectionEnd, ObservedStream, STREAM_WINDOW, Stop, drive,
+};
 
 /// The state that all connections of a listener share.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(super) fn builder(limits: &ServeLimits) -> Builder<TokioExecutor> {
     builder
         .http2()
         .max_concurrent_streams(limits.streams_max)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(limits.head_max).unwrap_or(u32::MAX));
     builder
 }
@@ -48,18 +51,17 @@ pub(super) fn builder(limits: &ServeLimits) -> Builder<TokioExecutor> {
 pub(super) async fn serve<H: Handle>(
     shared: Arc<Shared<H>>,
     stream: TcpStream,
-    address: SocketAddr,
+    peer: Peer,
     stop: Stop,
 ) {
     let Some(tls) = &shared.tls else {
-        let peer = Peer { address, is_verified: false };
         return exchange(shared, peer, stream, stop).await;
     };
     let accept = TlsAcceptor::from(tls.load_full()).accept(stream);
     match timeout(shared.limits.header_timeout, accept).await {
         Ok(Ok(stream)) => {
             let is_verified = stream.get_ref().1.peer_certificates().is_some();
-            let peer = Peer { address, is_verified };
+            let peer = Peer { is_verified, ..peer };
             exchange(shared, peer, stream, stop).await;
         }
         // A client without TLS gets no reply.
@@ -71,7 +73,6 @@ pub(super) async fn serve<H: Handle>(
 /// The state that all requests of a connection share, behind one reference count.
 struct Connection<H> {
     shared: Arc<Shared<H>>,
-    activity: Arc<Activity>,
     peer: Peer,
 }
 
@@ -83,16 +84,15 @@ fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     stop: Stop,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let activity = Arc::new(Activity::default());
-    let stream = ObservedStream::new(stream, Arc::clone(&activity));
-    let connection = Arc::new(Connection { shared, activity, peer });
+    let stream = ObservedStream::new(stream, Arc::clone(&peer.activity));
+    let connection = Arc::new(Connection { shared, peer });
     let service = {
         let connection = Arc::clone(&connection);
         service_fn(move |mut request: Request<Incoming>| {
             let connection = Arc::clone(&connection);
             async move {
-                let Connection { shared, activity, peer } = &*connection;
-                let _active = ActiveRequest::begin(&**activity);
+                let Connection { shared, peer } = &*connection;
+                let _active = ActiveRequest::begin(&*peer.activity);
                 let reply = pin!(shared.handler.handle(&mut request, peer));
                 let reply = shared.connections.catch_panic(reply).await;
                 Ok::<_, Infallible>(reply.unwrap_or_else(|| error::panicked().map(H::Body::from)))
@@ -102,9 +102,9 @@ fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let http = connection.shared.builder.serve_connection(TokioIo::new(stream), service);
     let http = http.into_owned();
     Box::pin(async move {
-        let Connection { shared, activity, .. } = &*connection;
+        let Connection { shared, peer } = &*connection;
         let (stopped, timeouts) = (stop.clone().wait(), shared.limits.timeouts());
-        let ended = drive(http, activity, &timeouts, stopped, || stop.has_news()).await;
+        let ended = drive(http, &peer.activity, &timeouts, stopped, || stop.has_news()).await;
         if ended == ConnectionEnd::Cut {
             shared.connections.cut.add(1);
         }

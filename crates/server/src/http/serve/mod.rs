@@ -17,17 +17,19 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::connection::Shared;
+use crate::net::{Activity, ConnectionTimeouts, Stopper, accept_all};
 pub use crate::net::{ConnectionSlot, Connections};
-use crate::net::{ConnectionTimeouts, Stopper, accept_all};
 
 /// The current TLS configuration. New connections use the latest one.
 pub type TlsConfig = Arc<ArcSwap<rustls::ServerConfig>>;
 
 /// The other end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Peer {
     /// The address of the TCP connection.
     pub address: SocketAddr,
+    /// What it does.
+    pub activity: Arc<Activity>,
     /// Whether it presented a certificate, which the TLS configuration has verified.
     pub is_verified: bool,
 }
@@ -74,7 +76,7 @@ impl Default for ServeLimits {
             write_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             drain_timeout: Duration::from_secs(10),
-            streams_max: 1024,
+            streams_max: 128,
             head_max: 32 << 10,
         }
     }
@@ -121,10 +123,12 @@ impl<H: Handle> Server<H> {
         let stop = stopper.stop();
         // Dropped with this future, together with every connection.
         let mut tasks = JoinSet::new();
-        let serve = |stream, address, slot| {
+        let serve = |stream, address, slot: ConnectionSlot| {
             let (shared, stop) = (Arc::clone(&shared), stop.clone());
             async move {
-                connection::serve(shared, stream, address, stop).await;
+                let activity = Arc::clone(slot.activity());
+                let peer = Peer { address, activity, is_verified: false };
+                connection::serve(shared, stream, peer, stop).await;
                 drop(slot);
             }
         };

@@ -55,7 +55,8 @@ fn active_connections_are_kept() {
 // open.
 #[test]
 fn pings_are_neither_heads_nor_requests() {
-    let (mut timeouts, activity) = (timeouts(), Activity::opening());
+    let (mut timeouts, activity) = (timeouts(), Activity::default());
+    activity.expect_opening();
     drop(ActiveRequest::begin(&activity));
     activity.note_open();
     activity.note_read();
@@ -72,7 +73,8 @@ fn a_connection_that_does_not_close_is_cut() {
 
 #[test]
 fn a_client_that_never_opens_its_connection_is_cut() {
-    let silent = Activity::opening();
+    let silent = Activity::default();
+    silent.expect_opening();
     assert_eq!(end(&mut timeouts(), &silent), (5, TimeoutAction::Cut));
     silent.note_open();
     assert_eq!(end(&mut timeouts(), &silent), (21, TimeoutAction::Close));

@@ -259,7 +259,7 @@ async fn a_client_that_does_not_read_is_cut() {
         // Stays open until the server closes its side.
         client
     });
-    let served = grpc::serve(server, service, limits, core::future::pending());
+    let served = grpc::serve(server, service, limits, Arc::default(), core::future::pending());
     let ended = time.until(limits.write_max, "the connection to be cut", served).await;
     assert_eq!(ended.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
     drop(writing);

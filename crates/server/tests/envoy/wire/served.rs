@@ -92,7 +92,7 @@ async fn accept(
         let ended = async move {
             let _ = stop.changed().await;
         };
-        open.spawn(grpc::serve(stream, service.clone(), limits, ended));
+        open.spawn(grpc::serve(stream, service.clone(), limits, Arc::default(), ended));
     }
     drop(listener);
     open.join_all().await;

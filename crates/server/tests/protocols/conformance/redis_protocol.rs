@@ -138,6 +138,7 @@ fn traces_through_the_redis_protocol() {
                     engine,
                     Access::open(),
                     limits,
+                    Arc::default(),
                     std::future::pending(),
                 ));
             }
