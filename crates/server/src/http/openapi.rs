@@ -117,7 +117,7 @@ fn reference(name: &str) -> Value {
 
 fn parameters(settings: &HttpSettings, route: &Route) -> Vec<Value> {
     let query = |name: &str, required: bool, schema: Value| json!({"name": name, "in": "query", "required": required, "schema": schema});
-    let header = |name: &str, what: &str| json!({"name": name, "in": "header", "required": true, "description": what, "schema": {"type": "string"}});
+    let header = |name: &str, pattern: &str, what: &str| json!({"name": name, "in": "header", "required": true, "description": what, "schema": {"type": "string", "pattern": pattern}});
     let mut parameters = match route.operation {
         Operation::CheckQuery => vec![
             query("policy", true, reference("PolicyName")),
@@ -129,8 +129,13 @@ fn parameters(settings: &HttpSettings, route: &Route) -> Vec<Value> {
             "name": "name", "in": "path", "required": true, "schema": reference("PolicyName"),
         })],
         Operation::Auth => vec![
-            header("X-Forwarded-Method", "The method; nginx sends X-Original-Method instead"),
-            header("X-Forwarded-Uri", "Path and query; nginx sends X-Original-URI instead"),
+            // A comma or a space would be two values.
+            header(
+                "X-Forwarded-Method",
+                "^[^, ]+$",
+                "The method; nginx sends X-Original-Method instead",
+            ),
+            header("X-Forwarded-Uri", "", "Path and query; nginx sends X-Original-URI instead"),
             // The other value, `original`, is for nginx's fields.
             query("headers", false, json!({"enum": ["forwarded"]})),
             query("problem", false, json!({"enum": ["header"]})),

@@ -9,6 +9,7 @@ mod reply;
 mod throttle;
 mod transaction;
 
+use core::fmt::Display;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
@@ -130,14 +131,10 @@ where
                     };
                 }
                 Ok(None) if rest.len() > PENDING_MAX => {
-                    session.replies.error("ERR Protocol error: a command has at most 1 MiB");
-                    after = AfterCommand::Quit;
+                    after = session.quit("Protocol error: a command has at most 1 MiB");
                 }
                 Ok(None) => break,
-                Err(malformed) => {
-                    session.replies.error(&format!("ERR {malformed}"));
-                    after = AfterCommand::Quit;
-                }
+                Err(malformed) => after = session.quit(malformed),
             }
             session.send_if_long(&mut stream).await?;
         }
@@ -147,8 +144,7 @@ where
             input.shrink_to(READ);
         }
         if let Err(used_up) = share.hold(input.len() + session.transaction.bytes()) {
-            session.replies.error(&format!("ERR {used_up}"));
-            after = AfterCommand::Quit;
+            after = session.quit(used_up);
         }
         session.send(&mut stream).await?;
         drop(running);
@@ -189,6 +185,12 @@ struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
+    /// Replies with an error, after which the connection is closed.
+    fn quit(&mut self, error: impl Display) -> AfterCommand {
+        self.replies.error(&format!("ERR {error}"));
+        AfterCommand::Quit
+    }
+
     fn new(
         engine: Arc<Engine>,
         limits: RespLimits,

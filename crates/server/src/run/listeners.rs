@@ -204,13 +204,8 @@ impl Listeners {
                 .connections(Arc::clone(&connections))
                 .access(listener.access(&self.rules))
                 .guard(guard);
-            let health = report_health(
-                service.health(),
-                Arc::clone(engine),
-                settings.envoy.clone(),
-                stop.clone(),
-            );
-            tasks.spawn(health);
+            let (health, envoy) = (service.health(), settings.envoy.clone());
+            tasks.spawn(report_health(health, Arc::clone(engine), envoy, stop.clone()));
             let grpc = Protocol::Grpc(service, grpc_limits(settings));
             tasks.spawn(serve_protocol(listener, grpc, connections, stop.clone()));
         }
