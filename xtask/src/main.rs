@@ -15,6 +15,7 @@ mod node;
 mod packages;
 mod python;
 mod release;
+mod search;
 mod test;
 mod tidy;
 mod workflows;
@@ -40,6 +41,7 @@ Commands for working on this repository.
     cargo xtask release --dry-run   builds everything that a release publishes; without the option, publishes the crates
     cargo xtask deb PROGRAM      a Debian package of a built daemon
     cargo xtask archive PROGRAM TARGET   an archive of a built daemon
+    cargo xtask search [MINUTES] tries sequences of operations in small worlds for this long (5 by default)
     cargo xtask fuzz [SECONDS]   runs each fuzz target (60 s by default); needs nightly, cargo-fuzz
     cargo xtask help             this text
 
@@ -100,6 +102,8 @@ fn run(words: &[&str]) -> Outcome {
         ["archive", program, target] => {
             release::archive(&root, Path::new(program), target).map(|_| ())
         }
+        ["search"] => search::run(&root, search::MINUTES),
+        ["search", minutes] => search::run(&root, search::parse_minutes(minutes)?),
         ["fuzz"] => fuzz::run(&root, fuzz::SECONDS),
         ["fuzz", seconds] => fuzz::run(&root, fuzz::parse_seconds(seconds)?),
         ["help" | "--help" | "-h"] => help(),

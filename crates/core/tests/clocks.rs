@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use slidegate::{Algorithm, Clock, Cost, Limiter, ManualClock, Policy, Quota, RetryAfter};
-use slidegate_testkit::model::{Counting, ListModel, Model, TickQuota};
+use slidegate_testkit::definition::{Counting, KeyState, Moment, TickQuota};
 use slidegate_testkit::{Random, never_over};
 
 const ALGORITHMS: [Algorithm; 7] = [
@@ -159,18 +159,18 @@ fn a_clock_with_a_lag_is_never_over_in_real_time() {
             // Two ticks of rounding, and the lag once in the recorded time and once in the reading.
             let slack = 2 * tick + 2 * clock.lag;
             let lenient_quota = TickQuota { limit, window: window.div_ceil(tick) * tick + slack };
-            let mut lenient = ListModel::new(Counting::Log);
+            let mut lenient = KeyState::new(Counting::Log, lenient_quota.window);
             for _ in 0..200 {
                 let real = clock.advance(random.between(0, 3 * window / limit));
                 if limiter.check("key").is_allowed() {
                     admitted.push((real, 1));
-                    lenient.record(&[lenient_quota], real, 1);
+                    lenient.take(&[lenient_quota], Moment::at(real), 1);
                     let dated = limiter.history("key").ok().and_then(|mut log| log.pop());
                     let dated = dated.map(|event| u64::try_from(event.at.as_nanos()).unwrap());
                     if dated.is_some_and(|at| at < real || at > real + clock.lag + 2 * tick) {
                         misdated.push(format!("{algorithm:?}, seed {seed}"));
                     }
-                } else if algorithm == Algorithm::Log && lenient.fits(0, lenient_quota, real, 1) {
+                } else if algorithm == Algorithm::Log && lenient.fits(&[lenient_quota], real, 1) {
                     too_strict.push(format!("seed {seed}"));
                 }
             }

@@ -11,9 +11,9 @@ use serde::Serialize;
 use slidegate::Quota;
 
 use crate::Source;
+use crate::definition::TickQuota;
 use crate::exact::ExactKey;
 use crate::keys::Keys;
-use crate::model::TickQuota;
 use crate::number::{share, to_float};
 use crate::read::Timed;
 use crate::replay::{BATCH, KeySample, KeyedCost, tick_quota};

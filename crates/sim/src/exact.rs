@@ -1,12 +1,11 @@
 //! The exact limiter that algorithms are compared with.
 //!
-//! It decides as [`ListModel`](crate::model::ListModel) does with
-//! [`Counting::Log`](crate::model::Counting::Log), but drops what has expired and keeps a sum, so that it
+//! It decides as the [definition](crate::definition) of the log, but drops what has expired and keeps a sum, so that it
 //! can follow millions of requests. It shares no code with the limiters that it is compared with.
 
 use std::collections::VecDeque;
 
-use crate::model::TickQuota;
+use crate::definition::TickQuota;
 
 /// The units of one key that count under one quota.
 #[derive(Debug, Clone, Default)]
@@ -103,28 +102,29 @@ impl ExactKey {
 mod tests {
     use super::*;
     use crate::Random;
-    use crate::model::{Counting, ListModel, Model};
+    use crate::definition::{Counting, KeyState, Moment};
 
     #[test]
-    fn decides_as_the_naive_model_does() {
+    fn decides_as_the_definition_does() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let count = random.between(1, 3);
             let quotas: Vec<TickQuota> = (0..count)
                 .map(|_| TickQuota { limit: random.between(0, 9), window: random.between(1, 30) })
                 .collect();
-            let (mut key, mut model) = (ExactKey::default(), ListModel::new(Counting::Log));
+            let longest = quotas.iter().map(|quota| quota.window).max().unwrap();
+            let (mut key, mut model) = (ExactKey::default(), KeyState::new(Counting::Log, longest));
             let mut now = 100;
             for _ in 0..200 {
                 now += random.pick(&[0, 0, 1, 2, 7, 29, 30, 31]);
                 let cost = random.between(1, 3);
-                let expected = quotas.iter().all(|quota| model.fits(0, *quota, now, cost));
+                let expected = model.fits(&quotas, now, cost);
                 assert_eq!(key.fits(&quotas, now, cost), expected, "seed {seed}, tick {now}");
-                assert_eq!(u128::from(key.units()), model.counted(0, quotas[0], now));
+                assert_eq!(key.units(), model.usage(&quotas, Moment::at(now))[0]);
                 // Units over the limit count too.
                 if expected || random.chance(10) {
                     key.record(now, cost);
-                    model.record(&quotas, now, cost);
+                    model.take(&quotas, Moment::at(now), cost);
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! Replays traffic through rate limiting algorithms, in simulated time, and compares their decisions with
 //! those of an exact limiter.
 //!
-//! * [`model`] and [`never_over`] are the reference that every implementation is tested with: naive models
-//!   of the algorithms, and the check that no window contains more than the limit.
+//! * [`definition`] and [`never_over`] are the reference that every implementation is tested with: what every
+//!   operation means, and the check that no window contains more than the limit.
 //! * [`read`] reads access logs, [`traffic`] makes requests up.
 //! * [`advice`] finds the smallest limit that denies little enough.
 //! * [`replay`] plays them through limiters and an [exact one](exact).
@@ -11,9 +11,9 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod definition;
 pub mod exact;
 pub mod keys;
-pub mod model;
 pub mod number;
 mod random;
 pub mod read;

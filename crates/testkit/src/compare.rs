@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
+use crate::defined::DefinedSubject;
 use crate::memory::MemorySubject;
-use crate::modeled::ModelSubject;
 use crate::play::{Outcome, Player};
 use crate::policy::Algorithm;
 use crate::random::random_trace;
@@ -49,7 +49,7 @@ fn shorten(trace: &mut Trace, fails: impl Fn(&Trace) -> bool) {
 }
 
 fn side_by_side<S: Subject>(trace: &Trace, subject: &mut S) -> Result<(), (usize, String)> {
-    let mut model = ModelSubject::new(trace);
+    let mut model = DefinedSubject::new(trace);
     let (mut model, mut player) = (Player::new(&mut model), Player::new(subject));
     for (index, step) in trace.steps.iter().enumerate() {
         let at = Duration::from_millis(trace.start_ms + step.at_ms);

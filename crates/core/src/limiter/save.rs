@@ -198,6 +198,10 @@ impl Limiter {
         }
         let ahead = saved_at.saturating_sub(self.moment().now);
         self.scale = self.scale.ahead_by(ahead);
+        for shard in 0..self.store.shards() {
+            // Examines no slot: a shard without keys remembers the time too.
+            self.store.sweep(shard, 0, self.moment());
+        }
         Ok(())
     }
 

@@ -475,11 +475,13 @@ impl<W: Window> Shard<W> {
         Request { moment: self.clamp_time(request.moment), ..*request }
     }
 
-    /// Returns the later of `moment` and the latest moment of the shard, and records it as the latest.
+    /// Returns `moment`, or the latest moment of the shard if time has gone back since, and records it as the
+    /// latest.
     #[inline]
     pub(super) fn clamp_time(&mut self, moment: Moment) -> Moment {
-        self.latest.now = self.latest.now.max(moment.now);
-        self.latest.date = self.latest.date.max(moment.date);
+        if moment.now >= self.latest.now {
+            self.latest = moment;
+        }
         self.latest
     }
 

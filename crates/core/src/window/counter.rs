@@ -6,7 +6,7 @@
 //! window too long. A key takes a slot of 32 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{DecodeContext, KeptSince, Limits, NEVER, QuotaStatus, TickQuota, Window};
+use super::{DecodeContext, KeptSince, Limits, NEVER, QuotaStatus, TICK_MAX, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -170,6 +170,13 @@ impl Window for Counter {
             *self = read;
         }
         given
+    }
+
+    fn forgive(&mut self, limits: &Limits, now: u64, units: u64, account: &Account) -> u64 {
+        let start = limits.window_start(self.last.tick());
+        let before = start.checked_sub(1);
+        let given = before.map_or(0, |tick| self.give_back(limits, now, tick, units, account));
+        given + self.give_back(limits, now, TICK_MAX, units - given, account)
     }
 
     fn idle_at(&self, longest: u64) -> u64 {

@@ -9,7 +9,7 @@
 //! request of a burst would cost a tick more than its units, and the last one of the limit be denied.
 
 use super::stamp::Stamp;
-use super::{DecodeContext, KeptSince, Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, KeptSince, Limits, NEVER, TICK_MAX, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -33,17 +33,17 @@ impl Window for Gcra {
         self.full_at.rest()
     }
 
+    fn set_epoch(&mut self, epoch: u16) {
+        self.full_at = Stamp::new(self.full_at.tick(), epoch);
+    }
+
     #[inline]
-    fn advance(&mut self, limits: &Limits, now: u64, _: &Account) {
+    fn advance(&mut self, _: &Limits, now: u64, _: &Account) {
         let full = self.full_at.tick() < now || (self.full_at.tick() == now && self.parts == 0);
         if full {
             // What was taken before has all been refilled: receipts for it are void, or they would
             // give back units that are taken from now on.
             self.full_at = Stamp::new(now, self.full_at.rest().wrapping_add(NEXT_EPOCH));
-            self.parts = 0;
-        } else if self.parts >= rate(limits) {
-            // The limit has changed. Rounded up to a whole tick: may deny early, never over-admits.
-            self.full_at.set_tick(self.full_at.tick() + 1);
             self.parts = 0;
         }
     }
@@ -85,9 +85,9 @@ impl Window for Gcra {
     }
 
     #[inline]
-    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, _: &Account) -> u64 {
-        let window = limits.quota(0).window;
-        let now = moment.now.min(self.full_at.tick());
+    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        let (window, now) = (limits.quota(0).window, moment.now);
+        self.advance(limits, now, account);
         let ahead = self.ahead(limits, now) + u128::from(cost) * u128::from(window);
         self.set_ahead(now, ahead, rate(limits));
         moment.date
@@ -139,14 +139,19 @@ impl Gcra {
     /// How far full lies ahead of now, in ticks times the rate: a unit is `window` of these.
     #[inline]
     fn ahead(&self, limits: &Limits, now: u64) -> u128 {
-        let ticks = self.full_at.tick().saturating_sub(now);
-        u128::from(ticks) * u128::from(rate(limits)) + u128::from(self.parts)
+        let rate = rate(limits);
+        let Some(ticks) = self.full_at.tick().checked_sub(now) else {
+            return 0;
+        };
+        // If the limit has changed, parts that are worth more than a tick now are rounded to one: may deny
+        // early, never over-admits.
+        u128::from(ticks) * u128::from(rate) + u128::from(self.parts.min(rate))
     }
 
     #[inline]
     fn set_ahead(&mut self, now: u64, ahead: u128, rate: u64) {
-        let ticks = u64::try_from(ahead / u128::from(rate)).unwrap_or(u64::MAX >> 17);
-        self.full_at.set_tick((now + ticks).min(u64::MAX >> 17));
+        let ticks = u64::try_from(ahead / u128::from(rate)).unwrap_or(TICK_MAX);
+        self.full_at.set_tick((now + ticks).min(TICK_MAX));
         self.parts = u64::try_from(ahead % u128::from(rate)).unwrap_or(0);
     }
 }

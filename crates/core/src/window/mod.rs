@@ -26,6 +26,9 @@ use crate::account::Account;
 use crate::error::Error;
 use crate::time::Moment;
 
+/// The latest tick that a window stores.
+const TICK_MAX: u64 = u64::MAX >> 17;
+
 /// A wait that never ends.
 pub(crate) const NEVER: u64 = u64::MAX;
 
@@ -69,6 +72,9 @@ pub(crate) trait Window: Default + Send {
     fn new(limits: &Limits, epoch: u16) -> Self;
 
     fn epoch(&self) -> u16;
+
+    /// Sets the epoch. Only algorithms that change it when they [`advance`](Window::advance) need this.
+    fn set_epoch(&mut self, _: u16) {}
 
     /// Returns `true` if the units were recorded under another window than that of quota `index`, and
     /// reading them under it changes how they are stored. [`advance`](Window::advance) makes the
@@ -162,11 +168,9 @@ pub(crate) trait Window: Default + Send {
 
     /// Refunds up to `units` without a receipt, the oldest first. Returns their number.
     ///
-    /// An algorithm without dates refunds units of the oldest part that it counts, then of the newest.
+    /// By default, the units are all of the same age.
     fn forgive(&mut self, limits: &Limits, now: u64, units: u64, account: &Account) -> u64 {
-        let oldest = (now + 1).saturating_sub(limits.longest());
-        let given = self.give_back(limits, now, oldest, units, account);
-        given + self.give_back(limits, now, now, units - given, account)
+        self.give_back(limits, now, TICK_MAX, units, account)
     }
 
     /// Removes the recorded units of waiting callers, in the order of the queue. Expired units are

@@ -23,9 +23,11 @@ impl<W: Window> Window for PerQuota<W> {
     }
 
     fn advance(&mut self, limits: &Limits, now: u64, account: &Account) {
+        let kept = self.kept_epoch(limits, now);
         for (index, window) in self.0.iter_mut().enumerate() {
             window.advance(&limits.only(index), now, account);
         }
+        self.keep_epoch(kept);
     }
 
     fn used(&self, limits: &Limits, index: usize, now: u64) -> u64 {
@@ -53,10 +55,12 @@ impl<W: Window> Window for PerQuota<W> {
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        let kept = self.kept_epoch(limits, moment.now);
         let mut tick = moment.date;
         for (index, window) in self.0.iter_mut().enumerate() {
             tick = tick.max(window.take(&limits.only(index), moment, cost, account));
         }
+        self.keep_epoch(kept);
         tick
     }
 
@@ -114,5 +118,20 @@ impl<W: Window> Window for PerQuota<W> {
         let many = windows.map(Self)?;
         context.account.grow(size_of_val(&*many.0) + 8);
         Ok(many)
+    }
+}
+
+impl<W: Window> PerQuota<W> {
+    /// Returns the epoch if the first window is empty and another one is not. An empty window may change it,
+    /// but receipts are void only if nothing counts under any quota.
+    fn kept_epoch(&self, limits: &Limits, now: u64) -> Option<u16> {
+        let counts = |index| self.used(limits, index, now) > 0;
+        (!counts(0) && (1..self.0.len()).any(counts)).then(|| self.epoch())
+    }
+
+    fn keep_epoch(&mut self, epoch: Option<u16>) {
+        if let (Some(epoch), Some(first)) = (epoch, self.0.first_mut()) {
+            first.set_epoch(epoch);
+        }
     }
 }

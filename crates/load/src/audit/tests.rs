@@ -1,8 +1,8 @@
 //! What is surely wrong, and what may be right.
 
 use slidegate_sim::Random;
+use slidegate_sim::definition::TickQuota;
 use slidegate_sim::exact::ExactKey;
-use slidegate_sim::model::TickQuota;
 
 use super::*;
 

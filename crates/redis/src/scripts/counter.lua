@@ -134,6 +134,11 @@ windows[67] = function(kit)
     return given
   end
 
+  function counter.forgive(s, q, units)
+    local given = counter.give_back(s, q, q.last - q.last % q.window - 1, units)
+    return given + counter.give_back(s, q, kit.TICK_MAX, units - given)
+  end
+
   function counter.clear(_, q)
     local found = q.before + q.during > 0
     q.current, q.previous = 0, 0

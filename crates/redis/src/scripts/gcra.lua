@@ -13,7 +13,7 @@ windows[71] = function(kit)
   local HUGE, NEVER = kit.HUGE, kit.NEVER
   local pack, unpack = struct.pack, struct.unpack
   local STATE, STATE_BYTES = '<i6I7', 13
-  local TICK_MAX = 140737488355327
+  local TICK_MAX = kit.TICK_MAX
   -- Far from what a step of the clock adds.
   local NEXT_EPOCH = 27285
   local gcra = {}

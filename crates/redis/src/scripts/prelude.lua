@@ -17,7 +17,7 @@ local windows = {}
 local function make_kit(micros, slack)
   local pack, unpack, byte, format = struct.pack, struct.unpack, string.byte, string.format
   local HUGE = 9007199254740992
-  local kit = { us = micros, HUGE = HUGE, NEVER = HUGE }
+  local kit = { us = micros, HUGE = HUGE, NEVER = HUGE, TICK_MAX = 140737488355327 }
 
   -- Gives up: main.lua turns it into an error reply, and nothing has been written yet.
   function kit.fault(text)
@@ -165,8 +165,7 @@ local function make_kit(micros, slack)
   --   used, retry, reset: see main.lua;
   --   take(s, q, date, cost): returns the tick of the units taken;
   --   give_back(s, q, tick, units): returns the number of units given back;
-  --   forgive(s, q, units): the same without a tick, if there is a better way than the oldest and the
-  --     newest part that count;
+  --   forgive(s, q, units): the same without a tick, the oldest first, if units are of several ages;
   --   charge(s, q, date, cost): the same as take, for a date of up to `keep` ticks before now;
   --   clear(s, q): empties it, and returns true if it held anything;
   --   write(s, q): returns its bytes, and the tick until which they matter.
@@ -218,8 +217,7 @@ local function make_kit(micros, slack)
         if of.forgive then
           given = of.forgive(s, q, units)
         else
-          given = of.give_back(s, q, s.now - q.window + 1, units)
-          given = given + of.give_back(s, q, s.now, units - given)
+          given = of.give_back(s, q, kit.TICK_MAX, units)
         end
         most = math.max(most, given)
       end

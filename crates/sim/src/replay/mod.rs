@@ -21,9 +21,9 @@ pub use self::hits::{HitKey, Hits, Period};
 pub use self::sample::KeySample;
 use self::tested_limiter::{ExactDecision, TestedLimiter};
 pub use self::timeline::Timeline;
+use crate::definition::TickQuota;
 use crate::exact::ExactKey;
 use crate::keys::Keys;
-use crate::model::TickQuota;
 use crate::number::to_float;
 use crate::read::Timed;
 

@@ -7,9 +7,9 @@ use slidegate::{Algorithm, Error, Limiter, ManualClock, Policy, Quota};
 
 use super::Request;
 use super::hits::Hits;
+use crate::definition::TickQuota;
 use crate::exact::ExactKey;
 use crate::keys::KeySlot;
-use crate::model::TickQuota;
 use crate::number::to_float;
 
 /// The memory budget of a simulated limiter: enough that no key has to be evicted in practice.

@@ -1,9 +1,9 @@
-//! What a replay says about the algorithms, compared with naive models and with counting by hand.
+//! What a replay says about the algorithms, compared with the definition and with counting by hand.
 
 use std::collections::BTreeMap;
 
 use slidegate::{Algorithm, Cost, Quota};
-use slidegate_sim::model::{Counting, GcraModel, ListModel, Model, TickQuota};
+use slidegate_sim::definition::{Counting, KeyState, Moment, TickQuota};
 use slidegate_sim::read::Timed;
 use slidegate_sim::replay::{
     ALGORITHMS, BATCH, KeyedCost, LimiterOutcome, Outcome, Replay, Scenario,
@@ -29,16 +29,15 @@ fn replay(quotas: &[Quota], requests: &[Request]) -> Outcome {
     replay.finish()
 }
 
-fn model(algorithm: Algorithm) -> Box<dyn Model> {
-    let counting = match algorithm {
+fn counting(algorithm: Algorithm) -> Counting {
+    match algorithm {
         Algorithm::Log => Counting::Log,
         Algorithm::Counter => Counting::Counter,
         Algorithm::Segments { count } => Counting::Segments(count.into()),
         Algorithm::Fixed => Counting::Fixed,
-        Algorithm::Gcra => return Box::new(GcraModel::default()),
+        Algorithm::Gcra => Counting::Gcra,
         Algorithm::LogCapped { .. } => panic!("not compared"),
-    };
-    Box::new(ListModel::new(counting))
+    }
 }
 
 fn tick_quotas(quotas: &[Quota]) -> Vec<TickQuota> {
@@ -49,15 +48,16 @@ fn tick_quotas(quotas: &[Quota]) -> Vec<TickQuota> {
     quotas.iter().map(in_ticks).collect()
 }
 
-/// What a model decides, one flag per request.
+/// What the definition decides, one flag per request.
 fn decide(algorithm: Algorithm, quotas: &[TickQuota], requests: &[Request]) -> Vec<bool> {
-    let mut keys: BTreeMap<u64, Box<dyn Model>> = BTreeMap::new();
+    let longest = quotas.iter().map(|quota| quota.window).max().unwrap();
+    let mut keys: BTreeMap<u64, KeyState> = BTreeMap::new();
     let one = |(now, key, cost): &Request| {
-        let model = keys.entry(*key).or_insert_with(|| model(algorithm));
-        let mut places = quotas.iter().enumerate();
-        let fits = places.all(|(place, quota)| model.fits(place, *quota, *now, *cost));
+        let new = || KeyState::new(counting(algorithm), longest);
+        let key = keys.entry(*key).or_insert_with(new);
+        let fits = key.fits(quotas, *now, *cost);
         if fits {
-            model.record(quotas, *now, *cost);
+            key.take(quotas, Moment::at(*now), *cost);
         }
         fits
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use slidegate_testkit::{Algorithm, MemorySubject, ModelSubject, Report, Trace, load_all, run};
+use slidegate_testkit::{Algorithm, DefinedSubject, MemorySubject, Report, Trace, load_all, run};
 
 /// Returns all failures, because one cause often shows in several traces.
 fn failures(traces: &[Trace], play: impl Fn(&Trace) -> Result<Report, String>) -> Vec<String> {
@@ -20,7 +20,7 @@ fn failures(traces: &[Trace], play: impl Fn(&Trace) -> Result<Report, String>) -
 #[test]
 fn the_models_pass_every_trace() {
     let failures = failures(&load_all().unwrap(), |trace| {
-        run(trace, &mut ModelSubject::new(trace)).map_err(|mismatch| mismatch.to_string())
+        run(trace, &mut DefinedSubject::new(trace)).map_err(|mismatch| mismatch.to_string())
     });
     assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
 }

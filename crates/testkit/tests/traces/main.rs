@@ -4,3 +4,4 @@ mod conformance;
 mod never_over;
 mod random;
 mod runner;
+mod search;

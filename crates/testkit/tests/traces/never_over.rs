@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use slidegate::{Algorithm, Cost, Error, Limiter, ManualClock, Policy, Quota, Receipt};
-use slidegate_testkit::model::{Counting, ListModel, Model, TickQuota};
+use slidegate_testkit::definition::{Counting, KeyState, Moment, TickQuota, TickReceipt};
 use slidegate_testkit::{Random, never_over};
 
 const SEEDS: u64 = 1500;
@@ -27,7 +27,7 @@ struct Walk {
     admitted: Vec<(u64, u64)>,
     receipts: Vec<(Receipt, u64)>,
     /// The exact log with a window that is two ticks longer. What it allows must not be denied.
-    lenient: ListModel,
+    lenient: KeyState,
     lenient_quota: TickQuota,
     /// Denials that even the lenient log would not have made.
     unjustified: Vec<u64>,
@@ -47,6 +47,8 @@ impl Walk {
             .clock(clock.clone())
             .tick(Duration::from_nanos(tick_ns))
             .build()?;
+        let lenient_quota =
+            TickQuota { limit, window: (window_ns.div_ceil(tick_ns) + 2) * tick_ns };
         Ok(Self {
             random,
             limiter,
@@ -58,8 +60,8 @@ impl Walk {
             behind_ns: 0,
             admitted: Vec::new(),
             receipts: Vec::new(),
-            lenient: ListModel::new(Counting::Log),
-            lenient_quota: TickQuota { limit, window: (window_ns.div_ceil(tick_ns) + 2) * tick_ns },
+            lenient: KeyState::new(Counting::Log, lenient_quota.window),
+            lenient_quota,
             unjustified: Vec::new(),
         })
     }
@@ -84,10 +86,10 @@ impl Walk {
         let decision = self.limiter.check_cost("key", Cost::new(cost)?);
         if decision.is_allowed() {
             self.admitted.push((self.real_ns, cost));
-            self.lenient.record(&[self.lenient_quota], self.real_ns, cost);
+            self.lenient.take(&[self.lenient_quota], Moment::at(self.real_ns), cost);
             let receipt = decision.into_receipt();
             self.receipts.extend(receipt.map(|receipt| (receipt, self.real_ns)));
-        } else if self.lenient.fits(0, self.lenient_quota, self.real_ns, cost) {
+        } else if self.lenient.fits(&[self.lenient_quota], self.real_ns, cost) {
             self.unjustified.push(self.real_ns);
         }
         Ok(())
@@ -97,7 +99,8 @@ impl Walk {
         let index = self.random.index(self.receipts.len());
         let (receipt, at_ns) = self.receipts.swap_remove(index);
         let back = self.limiter.refund(receipt);
-        self.lenient.give_back(&[self.lenient_quota], self.real_ns, at_ns, back);
+        let lent = TickReceipt { units: back, at: at_ns, life: 0 };
+        self.lenient.refund(&[self.lenient_quota], Moment::at(self.real_ns), lent);
         let mut left = back;
         for (_, units) in self.admitted.iter_mut().filter(|(at, _)| *at == at_ns) {
             let less = left.min(*units);

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use slidegate_testkit::{
-    Answer, ModelReceipt, ModelSubject, Report, Subject, SubjectError, Trace, parse, run,
+    Answer, DefinedReceipt, DefinedSubject, Report, Subject, SubjectError, Trace, parse, run,
 };
 
 /// A store that supports only checks, and may be generous.
 struct Poor {
-    model: ModelSubject,
+    model: DefinedSubject,
     allows_all: bool,
 }
 
 impl Subject for Poor {
-    type Receipt = ModelReceipt;
+    type Receipt = DefinedReceipt;
 
     fn set_time(&mut self, now: Duration) -> Result<(), SubjectError> {
         self.model.set_time(now)
@@ -24,7 +24,7 @@ impl Subject for Poor {
         key: &str,
         tier: Option<&str>,
         cost: u64,
-    ) -> Result<(Answer, Option<ModelReceipt>), SubjectError> {
+    ) -> Result<(Answer, Option<DefinedReceipt>), SubjectError> {
         let (mut answer, receipt) = self.model.check(key, tier, cost)?;
         answer.allowed |= self.allows_all;
         Ok((answer, receipt))
@@ -32,7 +32,7 @@ impl Subject for Poor {
 }
 
 fn play(trace: &Trace, allows_all: bool) -> Result<Report, String> {
-    let mut subject = Poor { model: ModelSubject::new(trace), allows_all };
+    let mut subject = Poor { model: DefinedSubject::new(trace), allows_all };
     run(trace, &mut subject).map_err(|mismatch| mismatch.to_string())
 }
 
