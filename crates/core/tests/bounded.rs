@@ -77,7 +77,7 @@ fn flood(limit: u64) -> f64 {
 fn an_evicted_key_over_its_limit_is_still_denied() {
     let _alone = alone();
     let quotas = [Quota::per_minute(3), Quota::per_hour(5)];
-    let mut forgiven = Vec::new();
+    let (mut forgiven, mut evicted) = (Vec::new(), 0);
     for (algorithm, count) in ALGORITHMS.into_iter().flat_map(|one| [(one, 1), (one, 2)]) {
         let (limiter, clock) = build(&quotas[..count], 1 << 20, OnFull::Lru, algorithm);
         exhaust(&limiter, "guilty", 3);
@@ -89,16 +89,15 @@ fn an_evicted_key_over_its_limit_is_still_denied() {
         }
         // Many new keys share all counts with others, and are denied without a slot.
         assert!(limiter.stats().evictions > 10_000, "{algorithm:?} {:?}", limiter.stats());
-        // With aligned windows, all keys of a window are equally old, so the evicted key is random.
-        let aligned = matches!(algorithm, Algorithm::Counter | Algorithm::Fixed);
-        let evicted = limiter.usage("guilty").units(0) == 0;
-        assert!(evicted || aligned, "{algorithm:?}: it was not evicted");
+        // Which key is evicted depends on the secret of the limiter.
+        evicted += usize::from(limiter.usage("guilty").units(0) == 0);
         let peeked = limiter.peek("guilty").is_allowed();
         if peeked || limiter.check("guilty").is_allowed() {
             forgiven.push((algorithm, count));
         }
     }
     assert_eq!(forgiven, [], "algorithms and quotas that forgot keys over their limit");
+    assert!(evicted >= ALGORITHMS.len(), "evicted in {evicted} of {} runs", 2 * ALGORITHMS.len());
 }
 
 // With `deny`, new keys get a retry time, and existing keys are not affected.

@@ -19,9 +19,9 @@ pub(super) fn is_secret(name: &str) -> bool {
     let is_public = ["_file", "_files", "_keys", "_percent"].iter().any(|end| name.ends_with(end));
     let mut words = name.split(|letter: char| !letter.is_alphanumeric());
     let is_word = |word: &str| {
-        let word = word.strip_suffix('s').unwrap_or(word);
-        let near = || nearest(word, ["password", "secret", "token"]).is_some();
-        WORDS.contains(&word) || word.len() >= 5 && near()
+        let one = word.strip_suffix('s').unwrap_or(word);
+        let near = || nearest(one, ["password", "secret", "token"]).is_some();
+        WORDS.contains(&word) || WORDS.contains(&one) || one.len() >= 5 && near()
     };
     !is_public && (words.any(is_word) || name.contains("password") || name.contains("secret"))
 }

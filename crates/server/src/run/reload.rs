@@ -16,6 +16,9 @@ use crate::dashboard::ConfigView;
 use crate::engine::Engine;
 use crate::spec::LimitNames;
 
+/// The name of all tokens in `allow_removed`. Without tokens, clients on loopback may do everything.
+const TOKENS: &str = "access tokens";
+
 /// The maximum number of removed limits that an error lists.
 const LISTED: usize = 10;
 
@@ -115,7 +118,7 @@ impl Reloader {
         Ok(format!("active: {}; after a restart: {waiting}", loaded.spec.counts()))
     }
 
-    /// Refuses a configuration that lacks active limits: a file that was truncated, is still being
+    /// Refuses a configuration that lacks active limits, or all tokens of the data listeners: a file that was truncated, is still being
     /// written or is not there yet would lift them.
     fn refuse_removed(&self, loaded: &Loaded) -> Result<(), String> {
         let Settings { allow_empty, allow_removed, .. } = &loaded.settings;
@@ -124,7 +127,12 @@ impl Reloader {
         }
         let before = LimitNames::of(self.engine.plan().spec());
         let after = LimitNames::of(&loaded.spec);
-        let lost = before.lost_in(&after, allow_removed);
+        let mut lost = before.lost_in(&after, allow_removed);
+        let had_tokens = !self.secrets.rules.load().tokens.is_empty();
+        let is_allowed = allow_removed.iter().any(|name| name == TOKENS);
+        if had_tokens && loaded.settings.access.rules().tokens.is_empty() && !is_allowed {
+            lost.push(TOKENS);
+        }
         if lost.is_empty() {
             return Ok(());
         }

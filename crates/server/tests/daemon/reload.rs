@@ -159,6 +159,49 @@ fn removed_limits_that_the_file_names_are_removed() {
     assert_eq!(reload().0, 200);
 }
 
+// Names are joined with the characters that they may contain: both limits of a pair have one name.
+#[test]
+fn limits_whose_names_look_the_same_are_guarded_separately() {
+    let folder = Folder::new("removed_alike");
+    let root = folder.path("ratelimit");
+    fs::create_dir(&root).unwrap();
+    let limit = "rate_limit: {unit: hour, requests_per_unit: 1}";
+    let nested = format!("  - key: a\n    value: b\n    descriptors: [{{key: c, {limit}}}]\n");
+    let flat = format!("  - key: a\n    value: b.c\n    {limit}\n");
+    let dotted = format!("domain: d.x\ndescriptors: [{{key: y, {limit}}}, {{key: z, {limit}}}]\n");
+    let head = "domain: d\ndescriptors:\n";
+    fs::write(root.join("d.yaml"), format!("{head}{nested}{flat}")).unwrap();
+    fs::write(root.join("dx.yaml"), &dotted).unwrap();
+    let daemon = Daemon::with_config(&root);
+    let refused = |name: &str| {
+        let (status, body) = daemon.admin("POST", "/-/reload");
+        assert!(status == 422 && body.contains(name), "{status} {body}");
+    };
+    for left in [&nested, &flat] {
+        fs::write(root.join("d.yaml"), format!("{head}{left}")).unwrap();
+        refused("limit d.a_b.c");
+    }
+    // Domain `d` does not contain the limits of domain `d.x`.
+    fs::remove_file(root.join("d.yaml")).unwrap();
+    fs::write(root.join("dx.yaml"), dotted.replace(&format!(", {{key: z, {limit}}}"), "")).unwrap();
+    refused("limit d.x.z");
+}
+
+// A file that ends before its tokens would let every client on loopback change everything.
+#[test]
+fn a_reload_that_loses_all_tokens_is_refused_until_it_is_allowed() {
+    let folder = Folder::new("removed_tokens");
+    folder.write("app.token", "a-token-of-a-length-that-is-accepted");
+    let tokens = "access:\n  tokens: [{file: app.token, scopes: [change]}]\n";
+    let path = folder.write("limits.yaml", &format!("{}{tokens}", config(3)));
+    let daemon = Daemon::with_config(&path);
+    folder.write("limits.yaml", &config(3));
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert!(status == 422 && body.contains("access tokens"), "{status} {body}");
+    folder.write("limits.yaml", &format!("{}allow_removed: [access tokens]\n", config(3)));
+    assert_eq!(daemon.admin("POST", "/-/reload").0, 200);
+}
+
 // The files that the daemon was started with may be gone by then.
 #[test]
 fn a_certificate_at_another_path_is_used_after_a_restart_and_blocks_no_reload() {

@@ -18,6 +18,8 @@ fn names_of_secrets_are_found() {
         "sentinel_password",
         "client-secret",
         "secrets",
+        "pass",
+        "credentials",
     ] {
         assert!(is_secret(name), "{name}");
     }
