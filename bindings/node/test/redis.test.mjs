@@ -84,7 +84,9 @@ test('limiters of one store decide in one step, and errors have codes', async ()
 })
 
 test('invalid arguments reject the promise of every method', async () => {
-  const limiter = new RedisLimiter({ name: 'invalid', quotas: '5/minute', redis: redis.url })
+  // On a busy machine, a reply may take longer than the default deadline.
+  const patient = { redis: redis.url, deadline: '2s' }
+  const limiter = new RedisLimiter({ name: 'invalid', quotas: '5/minute', redis: patient })
   const tier = 'none'
   const receipt = { key: 'a', units: 1, tick: 0, epoch: 0 }
   await limiter.refund(receipt)
@@ -221,7 +223,9 @@ test('a logger receives the start and the end of an outage, also if it throws', 
     }
     assert.match(messages[seen], /because Redis does not/)
     assert.match(messages[seen + 1], /Redis decides again; failure modes decided \d+ checks/)
-    assert.ok(warnings.every(({ message }) => !messages.includes(message)), 'a logger replaces the warnings of the process')
+    // Limiters of other tests may warn, too.
+    const own = warnings.filter(({ message }) => message.includes(`:${server.port}:`))
+    assert.deepEqual(own, [], 'a logger replaces the warnings of the process')
   })
   const yaml = 'stores: {shared: {redis: "redis://127.0.0.1:1"}}\npolicies: [{name: api, quotas: 1/hour, store: shared}]'
   let calls = 0

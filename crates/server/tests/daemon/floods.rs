@@ -87,7 +87,8 @@ fn idle_connections_do_not_lock_out_new_clients_and_strangers_are_closed_first()
     client.read_exact(&mut reply).unwrap();
     assert_eq!(reply, *b"+PONG\r\n");
     assert!(checks(&mut known), "a client that was served is closed after the strangers");
-    wait_for(&daemon, "slidegate_connections_evicted_total{listener=\"http\"}", 200.0);
+    // Some of the 360 are closed by the test before the daemon accepts them.
+    wait_for(&daemon, "slidegate_connections_evicted_total{listener=\"http\"}", 50.0);
     assert_eq!(daemon.metric("slidegate_connections_refused_total{listener=\"http\"}"), Some(0.0));
 }
 

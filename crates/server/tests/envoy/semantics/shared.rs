@@ -208,9 +208,7 @@ async fn by_its_own_number(engine: &Engine, algorithm: Algorithm, store: &str) {
     let over = ask(engine, &each, look()).await;
     assert_eq!(over.overall, Code::OverLimit, "{what}: owed");
     let back = Descriptor { is_negative_hits: true, ..hits(&[("user", "a")], 5) };
-    // GCRA has no oldest units, and refunds one less, which may deny early but never over-admits.
-    let expected = if algorithm == Algorithm::Gcra { [1] } else { [2] };
-    assert_eq!(left(vec![back]).await, expected, "{what}: given back, the debt too");
+    assert_eq!(left(vec![back]).await, [2], "{what}: given back, the debt too");
 }
 
 #[tokio::test]
