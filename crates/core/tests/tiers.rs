@@ -139,7 +139,7 @@ fn alternating_tiers_do_not_deny_forever() {
     assert_eq!(denied, [], "denied for 1000 s after five units in a window of 90 s");
 }
 
-// What a denied check promises must not depend on who looks in between, and with which window.
+// The `retry_after` of a denial must not depend on checks in between, or on their windows.
 #[test]
 fn retry_after_comes_true_although_other_tiers_look() {
     let mut wrong = Vec::new();
