@@ -9,15 +9,15 @@ use crate::install;
 /// How long the search takes by default.
 pub(crate) const MINUTES: u32 = 5;
 
-/// The algorithms that are searched one after the other, in memory and in Redis.
-const ALGORITHMS: u32 = 2 * 6;
+/// The searches that run one after the other: six in memory and five in Redis.
+const SEARCHES: u32 = 6 + 5;
 
 /// Tries sequences of operations for about `minutes`. Prints the worlds, states, depth and seconds.
 pub(crate) fn run(root: &Path, minutes: u32) -> Outcome {
     install::servers()?;
     let mut test = cargo(root, &["test", "--workspace", "--test", "traces", "--test", "search"]);
     test.args(["search", "--", "--test-threads", "1", "--nocapture"]);
-    let seconds = (minutes * 60 / ALGORITHMS).max(1);
+    let seconds = (minutes * 60 / SEARCHES).max(1);
     command::run(test.env("SLIDEGATE_SEARCH_SECONDS", seconds.to_string()))
 }
 

@@ -5,7 +5,7 @@
 //! the same reply. Sequences that lead both to the same state are merged, so that only one of them is
 //! continued. Sequences are tried in the order of their length: the first that fails is a shortest one.
 //!
-//! Differences that a limiter documents are described by its [`System`], not by the search.
+//! A test removes operations and tiers from its worlds for which its limiter documents a difference.
 
 mod store;
 mod worlds;
